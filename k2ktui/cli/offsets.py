@@ -1,4 +1,4 @@
-"""``k2ktui offsets show|set|clear|acknowledge``: replicated positions on the target."""
+"""``k2ktui offsets show|set|clear|recover|acknowledge``: replicated positions on the target."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state
 from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.positions import MoveEffect
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
@@ -48,7 +49,7 @@ _UNCHANGED = "Nothing was changed."
 _MARKS = ("earliest", "latest")
 
 
-@click.group(name="offsets", help="Show, set and clear a pipeline's source positions.")
+@click.group(name="offsets", help="Show, set, clear and recover a pipeline's source positions.")
 def command() -> None:
     """Show and change positions on the target; the source is only read."""
 
@@ -162,6 +163,19 @@ def clear(
 
 
 @command.command(
+    name="recover",
+    help="Rebuild positions that the commit topic has lost, from mappings and both logs. Stop the "
+    "pipeline first. Partitions whose position cannot be proven stay stopped.",
+)
+@change_options
+def recover(files: tuple[str, ...], flags: ChangeFlags) -> int:
+    """Plan the positions, show them, ask for confirmation, fence every run and write."""
+    from k2ktui.sync.recovery import plan_to_recover
+
+    return _run(files, lambda known: plan_to_recover(known.config), flags)
+
+
+@command.command(
     name="acknowledge",
     help="Acknowledge topics that were deleted on the source before all records were copied. "
     "The pipeline may run.",
@@ -232,8 +246,9 @@ def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[Source
 def _run(
     files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: ChangeFlags
 ) -> int:
-    from k2ktui.sync.moves.position_writer import PositionWriter, refuse_bad
+    from k2ktui.sync.moves.position_writer import refuse_bad
     from k2ktui.sync.moves.positions import PositionPlanner
+    from k2ktui.sync.recovery import RecoveryWriter
 
     config = load_pipeline(files)
     known = PositionPlanner(config)
@@ -243,18 +258,24 @@ def _run(
         refuse_bad(change)
         if flags.dry_run or not change.changes:
             _print_result(change, None, flags)
-            return ExitCode.OK
+            return _exit_code(change)
         may = access_to(config, unlock=flags.unlock)
         require(may, "changing positions")
-        mover = PositionWriter(config, known)
+        mover = RecoveryWriter(config, known)
         mover.require_stopped(change)
-        verb = "set" if change.operation.endswith("set") else "clear"
+        verb = change.operation.removeprefix("offsets ")
         confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
         moved = mover.apply(change, may)
     finally:
         known.close()
     _print_result(change, moved, flags)
-    return ExitCode.OK
+    return _exit_code(change)
+
+
+def _exit_code(change: PositionPlan) -> int:
+    """Return FINDINGS if an operator has to choose positions that could not be recovered."""
+    is_partial = any(move.effect is MoveEffect.STOP for move in change.moves)
+    return ExitCode.FINDINGS if is_partial else ExitCode.OK
 
 
 def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
@@ -264,6 +285,12 @@ def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
         console = output(stderr=flags.as_json)
         print_table(f"{change.operation} of {name}", MOVES, change.moves, console)
     print_notes(change.notes)
+    if stopped := sum(move.effect is MoveEffect.STOP for move in change.moves):
+        click.echo(
+            f"Not proven: {counted(stopped, 'position')}. These partitions stay stopped until "
+            "k2ktui offsets set or clear.",
+            err=True,
+        )
     again, left_out = sum_moves(change.moves)
     if again:
         click.echo(

@@ -250,7 +250,7 @@ class JournalEntry:
                 "records may have been copied since",
                 unchanged=_UNCHANGED,
                 hint="Stop the pipeline, then restore them: k2ktui offsets set -f FILE "
-                + " ".join(before),
+                + (" ".join(before) or "TOPIC:PARTITION:OFFSET"),
             )
         return reverse_writes(self.rows)
 

@@ -40,7 +40,7 @@ from k2ktui.present.journal import (
 )
 from k2ktui.sync import operations
 from k2ktui.sync.moves.apply import Applied
-from k2ktui.sync.moves.positions import CLEAR, PASS, SET
+from k2ktui.sync.moves.positions import ACCEPT, CLEAR, PASS, RECOVER, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 
@@ -321,7 +321,7 @@ class EntryScreen(OperationScreen):
             ]
             return fact_lines((fact(*part, _ROW_LABEL) for part in parts), width)
         # The metadata of a position is its whole record.
-        own = self._header.operation in (SET, CLEAR, PASS)
+        own = self._header.operation in (SET, CLEAR, PASS, RECOVER, ACCEPT)
         before = _with_metadata(row.before, "" if own else row.before_metadata)
         after = _with_metadata(row.after, "" if own else row.after_metadata)
         facts = [

@@ -29,6 +29,7 @@ from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
 from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
+from k2ktui.sync.recovery import plan_to_recover
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import judge_partition
@@ -54,8 +55,8 @@ class PositionsScreen(ListScreen):
         Positions. Each row is a partition of the source with the pipeline's own replicated
         position: the next source offset to copy. Space marks a partition; a marks all that pass the
         filter. Enter asks for the new position of the marked partitions, or of the one under the
-        cursor, and plans it. c plans to clear positions: the partitions start as new ones. Planning
-        changes nothing.
+        cursor, and plans it. c plans to clear positions: the partitions start as new ones. o plans
+        to recover all positions that the commit topic has lost. Planning changes nothing.
 
         Back: records are copied again and are duplicates on the target. Forward: records are never
         copied, and translations report the gap. The plan shows how many. A applies it after you
@@ -67,6 +68,7 @@ class PositionsScreen(ListScreen):
     PANEL: ClassVar[str] = "Positions"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "clear", "Clear", id="positions.clear"),
+        Binding("o", "recover", "Recover", id="positions.recover"),
     ]
     DETAILS = (MovesScreen,)
 
@@ -153,6 +155,11 @@ class PositionsScreen(ListScreen):
         chosen = frozenset(_source(row) for row in self.choice().chosen)
         if self._may_plan() and chosen:
             self.app.push_screen(MovesScreen(lambda known: known.plan_clear(chosen.__contains__)))
+
+    def action_recover(self) -> None:
+        """Plan to rebuild the positions that the commit topic has lost."""
+        if self._may_plan():
+            self.app.push_screen(MovesScreen(lambda known: plan_to_recover(known.config)))
 
     def _may_plan(self) -> bool:
         flow, why = self.session.flow, ""

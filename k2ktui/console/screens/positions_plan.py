@@ -34,8 +34,9 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.positions import meaning_text, move_verdict
-from k2ktui.sync.moves.position_writer import PositionWriter, PositionWriteResult
+from k2ktui.sync.moves.position_writer import PositionWriteResult
 from k2ktui.sync.moves.positions import CLEAR, PositionPlan, PositionPlanner
+from k2ktui.sync.recovery import RecoveryWriter
 from k2ktui.text import safe_message, safe_text
 
 
@@ -58,6 +59,9 @@ class MovesScreen(OperationScreen):
         still run the pipeline, and writes nothing if a position has changed since. The change is
         recorded in the journal. n plans again; y copies the equivalent command. The panel beside
         the table, which Enter opens on a narrow terminal, shows both positions on the source's log.
+
+        Recover: both logs prove the position that was lost. Stop: they do not, for the reason
+        shown; the partition stays stopped until you set or clear its position.
     """
     PANEL: ClassVar[str] = "Moves"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -122,6 +126,7 @@ class MovesScreen(OperationScreen):
         self.change, self.moved = change, None
         # Computed once here: all read every row, too slow for every key press and second.
         words = [_argument(move, change.operation) for move in change.moves]
+        words = words if change.recovery is None else []
         self._command = cli_equivalent.offsets(self.session.files, change.operation, words)
         counts = Counter(move.effect for move in change.moves)
         self._counts = "  ".join(f"{counts[e]:,} {e}" for e in MoveEffect if counts[e])
@@ -232,7 +237,7 @@ class MovesScreen(OperationScreen):
         def job() -> PositionWriteResult:
             positions = PositionPlanner(config)
             try:
-                return PositionWriter(config, positions).apply(change, may)
+                return RecoveryWriter(config, positions).apply(change, may)
             finally:
                 positions.close()
 

@@ -8,6 +8,9 @@ The order:
 3. Read the positions again; they must be those of the plan.
 4. Write the new positions in one transaction of the driver's own id, in a new term. If clusters
    are accepted, their ids are recorded in the same transaction.
+
+   Positions that are recovered are planned once more before that, from what is written once no run
+   can write; moved topics and producer ids are recorded in the same transaction.
 5. Read them back.
 6. Write the change to the journal.
 
@@ -20,14 +23,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import JournalHeader, JournalRows, Runner, new_id
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, find_refused
+from k2ktui.engine.moves.recovery import Recovery, Writers
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.kafka.control.reader import await_stable
+from k2ktui.kafka.control.topics import ensure_control_topics
 from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
@@ -44,6 +52,16 @@ _SHOWN = 10
 _ANYWHERE = (MoveEffect.CLEAR, MoveEffect.STOP)
 
 Written = Mapping[SourcePartition, Position | None]
+
+
+class RecoverySteps(Protocol):
+    """What applying a recovered plan needs to read once every run is fenced."""
+
+    def require_same(self, change: PositionPlan) -> None:
+        """Refuse a plan that would be another one now; raises Refused, or as planning does."""
+
+    def read_writers(self) -> Writers:
+        """Return whose batches the target has; raises ConnectionFailed or TimedOut."""
 
 
 class PipelineRunning(Refused):
@@ -71,11 +89,18 @@ class PositionWriter:
     Args:
         config: the pipeline.
         positions: the planner that made the plans.
+        steps: what recovered plans need; others do without.
     """
 
-    def __init__(self, config: PipelineConfig, positions: PositionPlanner) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        positions: PositionPlanner,
+        steps: RecoverySteps | None = None,
+    ) -> None:
         self._config = config
         self._positions = positions
+        self._steps = steps
 
     def apply(self, change: PositionPlan, may: Access) -> PositionWriteResult:
         """Fence any run of the pipeline and write exactly what was planned.
@@ -116,7 +141,7 @@ class PositionWriter:
 
     def _is_moved(self, change: PositionPlan) -> bool:
         """Return whether no run copies what is changed, as drills have moved these topics."""
-        if change.accepted.is_known:
+        if change.accepted.is_known or change.recovery is not None:
             return False
         moved = read_moved(self._config, self._positions.target)
         return all(move.source.topic in moved for move in change.changes)
@@ -150,6 +175,8 @@ class PositionWriter:
 
     def _write_alone(self, change: PositionPlan) -> tuple[int, Written]:
         """Fence every run, and write; return the term of the positions and them."""
+        if change.recovery is not None:
+            ensure_control_topics(self._config, self._positions.target)
         topic = self._positions.commit_topic()
         assert topic is not None  # planning required it
         ownership = make_ownership(
@@ -157,14 +184,35 @@ class PositionWriter:
             self._positions.target,
             wire(self._config.target, "producer"),
             topic.partitions,
+            pair=change.recovery.run.pair if change.recovery is not None else None,
+            recovery=change.recovery,
         )
         try:
             # 0: fence only the slots that earlier drivers may have used, add none.
             self._as_planned(change, ownership.take_over(0))
+            failpoint("recover-fenced")
+            if change.recovery is not None:
+                self._require_same_recovery(change)
             written = self._write(ownership, change)
+            failpoint("recover-written")
             return ownership.run.term, written
         finally:
             ownership.close()
+
+    def _require_same_recovery(self, change: PositionPlan) -> None:
+        """Refuse a recovery unless it is the same once no run can commit any more.
+
+        What was committed before the bumps is visible only when the mapping topic, too, has been
+        read beyond the high watermark seen after them: a transaction that hides its end may have
+        moved a position.
+        """
+        config, target = self._config, self._positions.target
+        name = config.offset_mapping.topic
+        topic = target.find(name)
+        if topic is not None:
+            await_stable(target, name, topic.partitions, config.coordination.commit.sync_timeout_s)
+        assert self._steps is not None
+        self._steps.require_same(change)
 
     def refuse_running(self) -> list[str]:
         """Refuse if the pipeline is running; return notes about what could not be determined.
@@ -222,13 +270,16 @@ class PositionWriter:
         """Write in one transaction, and read back."""
         at = now_ms()
         accepts = change.accepted.is_known
-        term = ownership.run.term + 1 if accepts else ownership.run.term
+        begins_term = accepts or change.recovery is not None
+        term = ownership.run.term + 1 if begins_term else ownership.run.term
         wanted = {m.source: m.stamp(term, at) for m in change.changes}
         unknown: TimedOut | None = None
         try:
             new = {source: position for source, position in wanted.items() if position}
             if accepts:
                 ownership.accept_pair(change.accepted, new)
+            elif change.recovery is not None:
+                self._write_recovered(ownership, change.recovery, new)
             elif new:
                 ownership.write_positions(new)
             else:
@@ -243,12 +294,26 @@ class PositionWriter:
         if not wrong and (not accepts or state.run.pair == change.accepted):
             return wanted
         is_unchanged = all(positions.get(m.source) == m.before for m in change.changes)
-        if unknown is not None and is_unchanged and not (accepts and state.run.term >= term):
+        if unknown is not None and is_unchanged and not (begins_term and state.run.term >= term):
             raise TimedOut(
                 unknown.message, unchanged=_UNCHANGED, hint="Repeat the command."
             ) from unknown
         _refuse_wrong(wrong)
         return wanted
+
+    def _write_recovered(
+        self,
+        ownership: Ownership,
+        recovery: Recovery,
+        positions: Mapping[SourcePartition, Position],
+    ) -> None:
+        """Write recovered positions, with all that was lost beside them."""
+        assert self._steps is not None
+        writers = self._steps.read_writers()
+        is_registered = recovery.is_whole or not writers.others
+        ownership.write_recovered(
+            positions, recovery.moved, writers.own, is_registered=is_registered
+        )
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
         """Write the change to the journal; return its id and why that failed, one of them ""."""

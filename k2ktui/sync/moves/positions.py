@@ -18,6 +18,7 @@ from k2ktui.engine.moves.positions import (
     plan_clear,
     plan_move,
 )
+from k2ktui.engine.moves.recovery import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.state import (
     MalformedRecord,
@@ -37,6 +38,7 @@ from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 
 SET, CLEAR, PASS = "offsets set", "offsets clear", "offsets pass"
+RECOVER = "offsets recover"
 ACCEPT = "accept cluster"
 _READ_S = 30.0
 
@@ -64,12 +66,13 @@ class PositionPlan:
     """A plan for positions; making it changes nothing.
 
     Attributes:
-        operation: ``offsets set``, ``offsets clear`` or ``accept cluster``.
+        operation: ``offsets set``, ``offsets clear``, ``offsets recover`` or ``accept cluster``.
         pipeline: its name.
         moves: one per partition.
         notes: messages for the operator about the plan as a whole.
         recorded, accepted: the clusters on record, and those to be recorded with the positions;
             both are unknown if the record stays as it is.
+        recovery: what is rebuilt with the positions; None if they are not recovered.
     """
 
     operation: str
@@ -78,6 +81,7 @@ class PositionPlan:
     notes: tuple[str, ...] = ()
     recorded: ClusterPair = UNKNOWN_PAIR
     accepted: ClusterPair = UNKNOWN_PAIR
+    recovery: Recovery | None = None
 
     @property
     def changes(self) -> tuple[PositionMove, ...]:
@@ -102,13 +106,14 @@ class PositionPlanner:
         config: the pipeline.
 
     Attributes:
+        config: the pipeline.
         target: its target cluster.
         store: its state store.
         source_down: why the last :meth:`rows` could not read the source; empty if it could.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
-        self._config = config
+        self.config = config
         self._source = source_cluster(config)
         self.target: Cluster = target_cluster(config)
         self.store = StateStore(config, self.target)
@@ -131,11 +136,11 @@ class PositionPlanner:
 
     def commit_topic(self) -> CommitTopic | None:
         """Return the topic that holds the positions, None if it does not exist."""
-        name = self._config.coordination.commit.topic
+        name = self.config.coordination.commit.topic
         topic = self.target.describe([name])[name]
         if not isinstance(topic, TopicDescription):
             return None
-        return commit_topic(self._config, topic.partitions)
+        return commit_topic(self.config, topic.partitions)
 
     def rows(self) -> list[PositionRow]:
         """Read every partition that is selected or has a position.
@@ -149,7 +154,7 @@ class PositionPlanner:
         view = _View(self._positions(self.commit_topic()), {}, {})
         self.source_down = ""
         try:
-            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+            chosen = {n for n in self._source.topic_names() if self.config.topics.matches(n)}
             view = self._view(chosen)
         except (ConnectionFailed, TimedOut) as error:
             self.source_down = error.message
@@ -179,7 +184,7 @@ class PositionPlanner:
         view = self._view({source.topic for source in wanted}, must_have_run=True)
         copied = self._copied_positions(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
-        return PositionPlan(SET, self._config.name, tuple(moves), self._notes(view, moves))
+        return PositionPlan(SET, self.config.name, tuple(moves), self._notes(view, moves))
 
     def plan_pass(self, ends: Mapping[SourcePartition, int]) -> PositionPlan:
         """Plan moves past offsets whose records the opposite pipeline wrote: nothing is left out.
@@ -212,7 +217,7 @@ class PositionPlanner:
             for source in chosen
             if source not in wanted
         ]
-        return PositionPlan(SET, self._config.name, tuple(moves), tuple(notes))
+        return PositionPlan(SET, self.config.name, tuple(moves), tuple(notes))
 
     def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> PositionPlan:
         """Plan the removal of positions; errors as for :meth:`plan_set`."""
@@ -220,7 +225,7 @@ class PositionPlanner:
         sources = [source for source in sorted(view.positions) if chosen(source)]
         # Same rule as in a driver: `start` counts only for a pipeline without any position.
         first = len(sources) == len(view.positions)
-        start = self._config.start
+        start = self.config.start
         kind = start.kind if first else start.later
         begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
         moves = [plan_clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
@@ -228,7 +233,7 @@ class PositionPlanner:
         if not first and kind == "earliest":
             where = "at the log start offset"
         notes = (f"cleared partitions start as new ones, {where}",) if sources else ()
-        return PositionPlan(CLEAR, self._config.name, tuple(moves), notes)
+        return PositionPlan(CLEAR, self.config.name, tuple(moves), notes)
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
         """Return the logs of source partitions; partitions that cannot be read are left out."""
@@ -239,8 +244,8 @@ class PositionPlanner:
         commit = self.commit_topic()
         if commit is None and must_have_run:
             raise Refused(
-                f"pipeline {safe_text(self._config.name)} has no positions: topic "
-                f"{safe_text(self._config.coordination.commit.topic)} does not exist on the target",
+                f"pipeline {safe_text(self.config.name)} has no positions: topic "
+                f"{safe_text(self.config.coordination.commit.topic)} does not exist on the target",
                 unchanged="Nothing was changed.",
                 hint="Start the pipeline first; the key start sets where it begins.",
             )
@@ -283,7 +288,7 @@ class PositionPlanner:
 
     def _target_names(self, topic: str) -> tuple[str, ...]:
         try:
-            return target_names(self._config, topic)
+            return target_names(self.config, topic)
         except K2kError:
             return ()
 
@@ -296,7 +301,7 @@ class PositionPlanner:
             topics, partition = tuple(position.target_topics), position.target_partition
         else:
             topics = self._target_names(source.topic)
-            scatters = self._config.replication.sink.scatters
+            scatters = self.config.replication.sink.scatters
             partition = None if scatters else source.partition
         if not topics:
             return None
@@ -307,7 +312,7 @@ class PositionPlanner:
         self, source: SourcePartition, offset: int, view: _View, copied: Position | None
     ) -> PositionMove:
         landing = self._landing(source, view)
-        selected = self._config.topics.matches(source.topic) or source in view.positions
+        selected = self.config.topics.matches(source.topic) or source in view.positions
         if landing is None or not selected:
             raise ConfigError(
                 f"topic {safe_text(source.topic)} is not replicated by this pipeline",
@@ -339,7 +344,7 @@ class PositionPlanner:
 
     def _notes(self, view: _View, moves: Sequence[PositionMove]) -> tuple[str, ...]:
         begins = any(move.changes and move.before is None for move in moves)
-        start = self._config.start
+        start = self.config.start
         if begins and not view.positions and start.kind != start.later:
             kind = start.kind
             return (f"other partitions will start at their log start offset, not at {kind}",)

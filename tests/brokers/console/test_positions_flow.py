@@ -13,7 +13,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.moves.positions import PositionPlanner
 from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
 from tests.support.console.driver import ConsoleDriver, copied_session, drive_session
-from tests.support.pipelines.copied import Copied
+from tests.support.pipelines.copied import Copied, delete_topic, only
 
 pytestmark = pytest.mark.slow
 
@@ -75,3 +75,23 @@ def test_a_position_is_moved_back_and_cleared(copied: Copied, topic: str) -> Non
 
     drive_session(copied_session(copied), steps, (110, 30))
     assert position_of(copied, topic) is None
+
+
+def test_lost_positions_are_recovered(copied: Copied, topic: str) -> None:
+    copied.settings = only(topic)
+    delete_topic(copied.target, copied.commits)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("6", "o")
+        await console.until(lambda: isinstance(console.screen, MovesScreen), "opened")
+        screen = console.screen
+        assert isinstance(screen, MovesScreen)
+        await console.until(lambda: screen.change and not screen.busy, "planned")
+        await console.sees("recover")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("positions written: 1")
+
+    drive_session(copied_session(copied), steps, (110, 30))
+    position = position_of(copied, topic)
+    assert position is not None and (position.offset, position.stopped) == (40, "")

@@ -20,7 +20,15 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from k2ktui.kafka.wire.codes import LEADER_MOVED
 
@@ -269,6 +277,32 @@ def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> 
 def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     """Return each partition's log start offset."""
     return _bounds(node, topic, "read_uncommitted")[0]
+
+
+def delete_compacted(node: ServingCluster, topic: str, before: int) -> None:
+    """Delete the records of partition 0 of a compacted topic before an offset.
+
+    Brokers refuse that of a topic that is only compacted, so its policy is another one meanwhile.
+    """
+    with_admin = admin(node)
+    at = TopicPartition(topic, 0, before)
+    for policy in ("delete", "compact"):
+        entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        with_admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
+        if policy == "delete":
+
+            def is_deleted() -> bool:
+                # The leader may not have the new policy yet.
+                try:
+                    with_admin.delete_records([at])[at].result(TIMEOUT)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                        raise
+                    return False
+                return True
+
+            eventually(is_deleted, f"the start of {topic} is deleted")
 
 
 def _bounds(
