@@ -25,6 +25,7 @@ from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.mm2.flow_files import read_flow
+from k2ktui.runtime.interpreter import require_assertions
 from k2ktui.sync import operations
 from k2ktui.sync.drill.pair import read_pair_state
 from k2ktui.sync.flow import Flow
@@ -82,8 +83,9 @@ class Pipeline:
 
         Raises:
             K2kError: with the exit code ``USAGE``, all errors in the files; ``REFUSED``, the files
-                or their environment do not allow changes.
+                or their environment do not allow changes, or Python leaves assertions out.
         """
+        require_assertions()
         files = tuple(os.fspath(layer) for layer in (file, *layers))
         if any(name.strip() == STDIN for layer in files for name in layer.split(",")):
             raise ConfigError(

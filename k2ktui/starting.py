@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.kafka.unreachable import await_open
+from k2ktui.replication.spark.environment import use_own_spark
 from k2ktui.replication.spark.java import SparkJava, application_name
 from k2ktui.replication.spark.master import require_master
 from k2ktui.replication.spark.settings import require_safe
@@ -67,6 +68,9 @@ def run_pipeline(
     config = config.model_copy(update={"spark": join_submitted(config.spark)})
     require_safe(config.spark.config.items())
     allow_many_descriptors()
+    unused = use_own_spark(config.spark)
+    if unused:
+        _note(report, unused)
     if transforms := config.replication.transforms():
         require_transform_packages(transforms[0][0].partition("[")[0])
     if config.features.check_kafka_connection_on_startup:

@@ -28,6 +28,7 @@ from k2ktui.cli.terminal.status_line import shown_progress
 from k2ktui.cli.terminal.streams import ReaderGone, open_streams, reader_is_there
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import command_line, fault
+from k2ktui.runtime.interpreter import disarm_warnings, require_assertions
 from k2ktui.text import safe_message
 from k2ktui.version import __version__
 
@@ -103,6 +104,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
 
     Without a command, -f FILE opens the console, and -d DIR opens it on many pipelines.
     """
+    require_assertions()
     diagnostics.read_levels(os.environ.get(diagnostics.VARIABLE, ""))
     typed = [name for name in given if context.get_parameter_source(name) is _TYPED]
     if context.invoked_subcommand is None and typed:
@@ -124,6 +126,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    disarm_warnings()
     # On a shared host, files written here, by Spark or by Kafka must be private.
     os.umask(os.umask(_PRIVATE) | _PRIVATE)
     open_streams()

@@ -18,6 +18,16 @@ from k2ktui.errors import ConfigError
 # Names of the theme that is shown by default, and of the one without colors.
 DEFAULT, MONO = "k2k-dark", "k2k-mono"
 _GONE_S = 3.0
+_COLORS = "TEXTUAL_COLOR_SYSTEM"
+_COLOR_SYSTEMS = ("auto", "standard", "256", "truecolor")
+# Textual takes another value of these for its default.
+_OPERATORS_CHOICES = (
+    _COLORS,
+    "TEXTUAL_ANIMATIONS",
+    "TEXTUAL_DISABLE_KITTY_KEY",
+    "TEXTUAL_FPS",
+    "TEXTUAL_SMOOTH_SCROLL",
+)
 _COERCED = ("C.UTF-8", "C.utf8")
 
 
@@ -79,8 +89,13 @@ def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) 
     theme = theme_for(chosen, environ)
     # Textual would render gray with full color codes; our theme without colors writes none.
     environ.pop("NO_COLOR", None)
-    # Textual would apply it before our themes are registered.
-    environ.pop("TEXTUAL_THEME", None)
+    # They are for Textual's developers: they press keys, take screenshots or write logs, and a
+    # value that is wrong ends the console. Of the theme, Textual would not know ours yet.
+    for name in [name for name in environ if name.startswith("TEXTUAL")]:
+        if name not in _OPERATORS_CHOICES:
+            del environ[name]
+    if environ.get(_COLORS) not in _COLOR_SYSTEMS:
+        environ.pop(_COLORS, None)
     if _is_gnu_screen(environ):
         # It has no full colors and takes their codes for others; the terminal around it had them.
         environ.pop("COLORTERM", None)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from k2ktui.errors import Refused, TimedOut
+from k2ktui.runtime.host import has_working_directory
 
 _SUPERVISOR = Path(__file__).with_name("_supervisor.py")
 _alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
@@ -114,7 +115,7 @@ def spawn(
         log_path: file to append its standard output and error to; directories are created.
         grace: seconds between SIGTERM and SIGKILL after this process exits; 0 kills immediately.
         env: its complete environment; None inherits this process's environment.
-        cwd: its working directory; None inherits this process's directory.
+        cwd: its working directory; None inherits this process's directory, if that still exists.
         output, errors: descriptors for its standard output and error, in place of ``log_path``.
 
     Raises:
@@ -135,7 +136,7 @@ def spawn(
                 pass_fds=(control_read, status_write),
                 start_new_session=True,  # k2ktui handles Ctrl-C and SIGHUP and ends it in order
                 env=dict(env) if env is not None else None,
-                cwd=cwd,
+                cwd=cwd if cwd is not None or has_working_directory() else log_path.parent,
             )
     except BaseException:
         os.close(control_write)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from k2ktui.errors import Refused
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 _LENGTH = 16
@@ -20,6 +22,7 @@ _LINUX = sys.platform == "linux"
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
 _DEAD = ("Z", "X")
 _DESCRIPTORS = 65_536
+_FEWEST_DESCRIPTORS = 512
 
 
 def boot_id() -> str:
@@ -116,13 +119,32 @@ def process_has_ended(pid: int, space: str, birth: str) -> bool:
     return False
 
 
+def has_working_directory() -> bool:
+    """Return whether the working directory still exists: Java starts in no other."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def allow_many_descriptors() -> None:
     """Raise this process's limit of open files to 65,536, or the most that the system allows.
 
     A shell's limit is often 1,024, and each slot needs several descriptors.
+
+    Raises:
+        Refused: the system allows fewer than Java opens to start Spark.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # macOS allows fewer than it says
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and limit < _FEWEST_DESCRIPTORS:
+        raise Refused(
+            f"the limit of open files is {limit}, and Spark needs {_FEWEST_DESCRIPTORS} to start",
+            unchanged="Nothing was started.",
+            hint="Raise it: ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit.",
+        )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k2ktui.errors import Refused, install_command
+from k2ktui.runtime.host import has_working_directory
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 MINIMUM_VERSION = 17
@@ -26,6 +27,8 @@ MINIMUM_VERSION = 17
 # that k2ktui does not use.
 SPARK_EXTRA_MODULE = "jdk.incubator.vector"
 _START_SECONDS = 30.0
+# The last of them wins over options of the command line.
+_OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,19 @@ def _examine(executable: Path, origin: str, minimum: int) -> Java:
     return Java(executable.parent.parent, executable, version, origin)
 
 
+def _cause(said: str, code: int) -> str:
+    """Return why Java ended, and the variables whose options it had."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    causes = [line for line in lines if "Picked up " not in line]
+    options = "".join(f"; {name} is set" for name in exported_options())
+    return f"{causes[0] if causes else f'exit {code}'}{options}"
+
+
+def exported_options() -> list[str]:
+    """Return the set variables whose options every Java of this process gets."""
+    return [name for name in _OPTIONS if os.environ.get(name)]
+
+
 def _feature_version(said: str) -> int:
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if not match:
@@ -156,12 +172,12 @@ def _run(executable: Path, *arguments: str) -> str:
             errors="replace",
             timeout=_START_SECONDS,
             check=False,
+            cwd=None if has_working_directory() else executable.parent,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _Unfit(f"it does not start ({error})") from error
     if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise _Unfit(f"it does not start ({lines[0] if lines else f'exit {done.returncode}'})")
+        raise _Unfit(f"it does not start ({_cause(done.stderr or done.stdout, done.returncode)})")
     return done.stdout + done.stderr
 
 

@@ -262,6 +262,12 @@ def test_what_the_terminal_wants() -> None:
     environ = {"ESCDELAY": "50", "TEXTUAL_THEME": "k2k-light"}
     assert terminal.prepare(None, environ) == "k2k-light"
     assert environ["ESCDELAY"] == "50"
+    for color, kept in (("256", True), ("none", False)):
+        environ = {"TEXTUAL": "debug", "TEXTUAL_PRESS": "q", "TEXTUAL_FPS": "30"}
+        environ["TEXTUAL_COLOR_SYSTEM"] = color
+        terminal.prepare(None, environ)
+        assert ("TEXTUAL_COLOR_SYSTEM" in environ) is kept
+        assert environ.keys() & {"TEXTUAL", "TEXTUAL_PRESS", "TEXTUAL_FPS"} == {"TEXTUAL_FPS"}
 
 
 @pytest.mark.parametrize(

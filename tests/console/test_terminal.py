@@ -17,6 +17,8 @@ from tests.support.console.terminal import Terminal
 from tests.support.console.tmux import TMUX, Tmux
 from tests.support.console.views import Made, usual
 from tests.support.jobs.jobs import silent_port, write_pipeline
+from tests.support.pipelines.environment import CONSOLE as ENVIRONMENTS
+from tests.support.pipelines.environment import Case
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +69,19 @@ def test_a_refresh_costs_little_and_nothing_costs_nothing(
             costs.append(len(terminal.read(1.5)))
         assert max(costs) <= 6_000, costs
         assert terminal.read(3) == b""
+
+
+@pytest.mark.parametrize("case", ENVIRONMENTS, ids=lambda case: case.shown)
+def test_the_console_opens_whatever_is_exported(
+    recording: Path, env: dict[str, str], case: Case
+) -> None:
+    with replay(recording, {**env, **case.variables}, (120, 40)) as terminal:
+        terminal.await_text("replay ")
+        terminal.read(1.5)
+        assert terminal.process.poll() is None, "it was told to end, or to take a picture"
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert b"Traceback" not in terminal.output and b"internal error" not in terminal.output
 
 
 def test_leaving_restores_the_terminal(recording: Path, env: dict[str, str]) -> None:

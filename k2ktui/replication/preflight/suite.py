@@ -34,6 +34,7 @@ from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.schemas import check_schemas
 from k2ktui.replication.preflight.topics import check_topics, read_committed_topics
+from k2ktui.replication.spark.environment import use_own_spark
 from k2ktui.replication.spark.master import require_master
 from k2ktui.replication.spark.settings import (
     is_local,
@@ -125,6 +126,7 @@ def _java() -> Check:
 
 
 def _spark(config: PipelineConfig) -> Check:
+    unused = use_own_spark(config.spark)
     try:
         version = importlib.metadata.version("pyspark")
         package = importlib.util.find_spec("pyspark.sql")
@@ -141,7 +143,8 @@ def _spark(config: PipelineConfig) -> Check:
         return error_check("Spark", error, fatal=True)
     master = safe_text(config.spark.master)
     if is_local(config.spark.master):
-        return passed_check("Spark", f"{version}, in this process ({master})")
+        over = f"; {unused}" if unused else ""
+        return passed_check("Spark", f"{version}, in this process ({master}){over}")
     try:
         where = require_master(config.spark)
     except K2kError as error:

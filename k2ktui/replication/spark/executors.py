@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import re
 import socket
+import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,9 @@ _LONGEST_REASON = 400
 _GUIDE = "See docs/spark-cluster.md for the requirements of executors."
 # The last line of a Python traceback, and Spark's own first line.
 _RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
+# The same in what a worker wrote before it served, which Spark's report indents and frames.
+_WORKER_RAISED = re.compile(r"^ +(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
+_TASK_FAILED = re.compile(r"\(TID \d+\) \([^)]*\): (?:[\w.$]+\.)?(\w+: .*)")
 # A Spark error with its condition, such as [CAST_INVALID_INPUT], or one of Arrow's.
 _QUOTING = re.compile(r"([^\[]*\[[A-Z][A-Z0-9_.]*\]|(?:pyarrow\.lib\.)?Arrow\w+)")
 # Java's report of an exception that ended it: the exceptions, outermost first, and their stacks.
@@ -99,7 +103,8 @@ def _try_out(_: Iterator[int]) -> Iterator[str]:
     except ImportError as error:
         yield f"{error} (on {socket.gethostname()}, Python {platform.python_version()})"
     else:
-        yield ""
+        # kafka-python reads bytes inside assertions.
+        yield f"PYTHONOPTIMIZE is set on {socket.gethostname()}" if sys.flags.optimize else ""
 
 
 def _unfit(reason: str) -> K2kError:
@@ -141,6 +146,17 @@ def spark_reason(error: BaseException) -> str:
     if raised:
         return safe_message(": ".join(raised[-1]), _LONGEST_REASON)
     return safe_message(text.strip().splitlines()[0], _LONGEST_REASON)
+
+
+def worker_reason(error: BaseException) -> str:
+    """Return why a Python worker has not started, in one line: its own exception, or Java's."""
+    inner = getattr(error, "java_exception", None)
+    text = str(inner.getMessage() if inner is not None else error)
+    raised = [match for match in _WORKER_RAISED.findall(text) if match[1]]
+    if raised:
+        return safe_message(": ".join(raised[-1]), _LONGEST_REASON)
+    failed = _TASK_FAILED.search(text)
+    return safe_message(failed[1], _LONGEST_REASON) if failed else spark_reason(error)
 
 
 def java_reason(lines: Sequence[str]) -> str:

@@ -6,9 +6,9 @@ It changes nothing and contacts no cluster until a Spark session begins in it.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig, SparkSettings
 from k2ktui.replication import _pyspark
 from k2ktui.replication.spark.archive import archive_options
-from k2ktui.replication.spark.settings import properties_text, set_environment, spark_properties
+from k2ktui.replication.spark.environment import set_environment, use_own_spark
+from k2ktui.replication.spark.settings import properties_text, spark_properties
+from k2ktui.runtime.host import has_working_directory
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
 
@@ -61,12 +63,15 @@ class SparkJava:
         pool.shutdown(wait=False)
 
     def _start(self) -> subprocess.Popen[bytes]:
+        use_own_spark(self._settings)
         # First: the other Java home that Spark may get would be examined again.
         java_options = archive_options(self._settings, transforms=self._with_transforms)
-        set_environment(self._settings, sys.executable, spark_java_home())
+        set_environment(self._settings, spark_java_home())
         sweep(_DIRECTORY)
         self._private = Scratch(_DIRECTORY)
         directory = self._private.path
+        if not has_working_directory():
+            os.chdir(directory)  # neither Java nor PySpark starts in none
         logging_file = directory / "log4j2.properties"
         logging_file.write_text(_LOG4J)
         properties = spark_properties(

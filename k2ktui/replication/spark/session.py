@@ -14,14 +14,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from k2ktui import diagnostics
 from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms.model import Transform
-from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.packed_tasks import TaskPacker
 from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
@@ -34,11 +34,13 @@ from k2ktui.replication.spark.executors import (
     ship_code,
     spark_reason,
     transform_reason,
+    worker_reason,
 )
 from k2ktui.replication.spark.java import SparkJava
 from k2ktui.replication.spark.settings import is_local, require_safe
 from k2ktui.replication.transforms.job import TransformJobs
 from k2ktui.runtime.host import has_user_name
+from k2ktui.runtime.java import exported_options
 from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ _WARM_S, _LOCAL_WARM_S = 0.3, 0.0
 _STARTS = 3
 # Time limit of Py4J calls, which have no timeout.
 _ANSWER_S = 10.0
+# Time limit of the first workers' attempts, for a lap that has lost its own.
+_WORKERS_S = 60.0
 
 
 class LapLost(Exception):
@@ -79,6 +83,12 @@ def collect_all(
 
 class SparkEnded(K2kError):
     """Spark has ended and could not be restarted: no further lap can run."""
+
+
+class NoWorkers(SparkEnded):
+    """Spark's Python workers on this machine do not start: no lap can run."""
+
+    exit_code = ExitCode.REFUSED
 
 
 class SparkRuntime:
@@ -124,6 +134,7 @@ class SparkRuntime:
         self._changing = threading.Lock()
         self._over = False
         self._end_reported: Any = None  # the context whose end a failed lap has reported
+        self._warming: Future[None] | None = None  # of the context's first workers
 
     def start(self) -> None:
         """Start or join Spark.
@@ -171,7 +182,8 @@ class SparkRuntime:
             f"Spark did not start with master {safe_text(self._settings.master)}: "
             + safe_message(words or spark_reason(error), 600),
             unchanged="Nothing was written.",
-            hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
+            hint="Check spark.master and spark.config; k2ktui check shows the Java it uses."
+            + "".join(f" {name} is set: its options count." for name in exported_options()),
         )
 
     def _was_rejected(self, reason: str) -> K2kError:
@@ -222,7 +234,10 @@ class SparkRuntime:
         self.transforms.check(transforms)
 
     def warm_up(self, tasks: int) -> Future[None]:
-        """Start the workers and connections of so many slots while the driver is preparing."""
+        """Start the workers and connections of so many slots while the driver is preparing.
+
+        On this machine, the future fails with NoWorkers if none starts. Then laps fail with it.
+        """
         source, target = self._options
         # Occupy a worker, so that the next task gets another one. On this machine, all tasks begin
         # at once anyway, and the first laps wait for the end.
@@ -234,10 +249,40 @@ class SparkRuntime:
             yield 0
 
         def job() -> None:
-            self._describe(_WARM_UP_GROUP, "warm-up")
-            self._context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+            for left in reversed(range(_STARTS)):
+                try:
+                    self._describe(_WARM_UP_GROUP, "warm-up")
+                    self._context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+                    return
+                except Exception as error:
+                    # On a cluster, executors have been tried.
+                    if not is_local(self._settings.master) or self._ended_message(self._context):
+                        raise
+                    log.warning("no worker has started (%d more attempts)", left)
+                    if not left:
+                        raise self._no_workers(error) from None
 
-        return self._pool().submit(job)
+        self._warming = self._pool().submit(job)
+        return self._warming
+
+    def _no_workers(self, error: Exception) -> NoWorkers:
+        python = self._settings.config.get("spark.pyspark.python")
+        return NoWorkers(
+            f"Spark's Python workers do not start ({_STARTS} attempts): {worker_reason(error)}",
+            unchanged="Nothing was copied.",
+            hint=f"Set spark.pyspark.python, which is {safe_text(python)}, to the Python that "
+            "k2ktui is installed with, or leave it out."
+            if python
+            else "See docs/troubleshooting.md#variables-of-the-shell.",
+        )
+
+    def _why_no_workers(self) -> NoWorkers | None:
+        """Return the error if the session has no worker; waits for the attempts that go on."""
+        try:
+            error = None if self._warming is None else self._warming.exception(_WORKERS_S)
+        except (TimeoutError, CancelledError):
+            return None
+        return error if isinstance(error, NoWorkers) else None
 
     def warm_up_transforms(self, tasks: int, transforms: Iterable[Transform]) -> Future[None]:
         """Let Java load and compile what transforms need, and start their workers."""
@@ -377,7 +422,7 @@ class SparkRuntime:
                 self._end_reported = context
             reason = spark_reason if tasks[0].transform is None else transform_reason
             # To print the cause calls Java, which may never answer.
-            raise LapLost(ended or reason(error)) from None
+            raise self._why_no_workers() or LapLost(ended or reason(error)) from None
 
     def _living(self) -> Any:
         """Return the session's context; if Spark has ended, start a new session first.
@@ -399,6 +444,7 @@ class SparkRuntime:
         """Start a new session; retry, as the cause of the last end may still persist."""
         for left in reversed(range(_STARTS)):
             log.warning("Spark has ended, starting it again (%d more attempts)", left)
+            self._warming = None
             self._discard()
             try:
                 self.start()

@@ -14,7 +14,7 @@ from k2ktui.text import safe_text
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _STANDALONE = "spark://"
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 # The exactly-once protocol depends on these; a pipeline file may not change them.
 _FIXED = {
@@ -67,8 +67,8 @@ ALLOCATOR: Mapping[str, str] = {
     "MALLOC_TOP_PAD_": str(16 << 20),
 }
 _LOCAL_DEFAULTS = {
-    "spark.driver.host": _LOOPBACK,
-    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
     # Executors of a cluster get the code only when a worker starts.
     "spark.python.daemon.module": "k2ktui.replication.spark.copy_daemon",
 }
@@ -118,25 +118,6 @@ def is_local(master: str) -> bool:
     return local_cores(master) is not None
 
 
-def set_environment(settings: SparkSettings, python: str, java_home: Path) -> None:
-    """Set the variables of this process that Spark and its children read.
-
-    Args:
-        settings: the pipeline's ``spark`` section.
-        python: the Python for tasks if neither the file nor the environment names one.
-        java_home: home directory of the Java that runs Spark.
-    """
-    # PySpark reads only the variable; the property is for programs that spark-submit starts.
-    chosen = settings.config.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = chosen or python
-    os.environ["JAVA_HOME"] = str(java_home)
-    for name, value in ALLOCATOR.items():
-        os.environ.setdefault(name, value)
-    if is_local(settings.master):
-        # If the pipeline file enables the web UI, it binds to this address; no property sets it.
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-
-
 def spark_properties(
     settings: SparkSettings,
     name: str,
@@ -160,9 +141,12 @@ def spark_properties(
     more = _TRANSFORM_DEFAULTS if transforms else {}
     properties = {**_DEFAULTS, **more, **allocator, **settings.config, **_FIXED}
     # /tmp may be read-only; and what a killed Java leaves is removed with the directory.
-    java = f"-Dlog4j2.configurationFile=file:{logging_file} -Djava.io.tmpdir={directory}"
-    if not has_user_name():
-        java = f"{java} -Duser.home={directory}"  # by default "?", which is no path
+    paths = [
+        f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
+        f"-Djava.io.tmpdir={directory}",
+        *([] if has_user_name() else [f"-Duser.home={directory}"]),  # by default "?", no path
+    ]
+    java = " ".join(map(_quote_option, paths))
     if is_local(settings.master):
         # Files that a killed Java process leaves behind are removed with the session's directory.
         scratch = {"spark.local.dir": str(directory)}
@@ -233,6 +217,14 @@ def unencrypted_properties(settings: SparkSettings) -> tuple[str, ...]:
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return the properties as a Java properties file."""
     return "".join(f"{_escape(key)}={_escape(text)}\n" for key, text in properties.items())
+
+
+def _quote_option(option: str) -> str:
+    """Return an option of Java as Spark's launcher reads it: TMPDIR may hold a blank."""
+    if not re.search(r"""[\s"'\\]""", option):
+        return option
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _is_on(settings: SparkSettings, key: str) -> bool:
