@@ -135,7 +135,7 @@ def _add(schema: dict[str, Any], path: tuple[str, ...], new: dict[str, Any]) -> 
         empty = {"type": "object", "properties": {}, "additionalProperties": False}
         properties = table["properties"]
         if step not in properties:
-            name = step.title()
+            name = f"Former{step.title()}"  # not that of a section
             schema["$defs"][name] = empty
             properties[step] = _or_empty({"$ref": f"#/$defs/{name}"})
         table = _table(schema, properties[step])

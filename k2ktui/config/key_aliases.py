@@ -8,6 +8,9 @@ from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.scalars import Text, java_text
 from k2ktui.config.tree import Node, merge
 
+_REGISTRY_URL = "schema.registry.url"
+# Levels that hold only a key of an earlier release; an empty one is removed.
+_EMPTIED = ("connection", "registry")
 # Old path -> path in the model. Order matters: the `kafka` level is removed first.
 SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("coordination", "kafka"), ("coordination",)),
@@ -20,6 +23,14 @@ SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("coordination", "producer"), ("target", "kafka", "producer")),
     (("features", "applyMappingsGuards"), ("features", "applyMappingsGuard")),
     (("features", "optimizeCommitPartition"), ("features", "optimizeOffsetCommitPartition")),
+    # Lenses' Helm chart of the alpha releases.
+    (("features", "offsetCommitOptimizePartition"), ("features", "optimizeOffsetCommitPartition")),
+    (
+        ("coordination", "connection", "servers"),
+        ("target", "kafka", "common", "bootstrap.servers"),
+    ),
+    (("source", "kafka", "registry", "url"), ("source", "registry", "config", _REGISTRY_URL)),
+    (("target", "kafka", "registry", "url"), ("target", "registry", "config", _REGISTRY_URL)),
     (("mm2", "evenSo"), ("mm2", "force")),
     (
         ("source", "kafka", "connection", "servers"),
@@ -35,6 +46,7 @@ SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 IGNORED: dict[tuple[str, ...], str] = {
     ("license",): "license is ignored: k2ktui needs none",
     ("coordination", "commit", "charset"): "coordination.commit.charset is ignored: it is UTF-8",
+    ("coordination", "charset"): "coordination.charset is ignored: it is UTF-8",
 }
 
 
@@ -116,7 +128,7 @@ def _without(tree: Node, path: Path) -> Node:
         below = _without(entries[key], rest)
         # Remove a level that held only the moved key.
         entries[key] = below
-        if not below.table and len(rest) == 1 and key == "connection":
+        if not below.table and len(rest) == 1 and key in _EMPTIED:
             del entries[key]
     else:
         del entries[key]

@@ -158,8 +158,9 @@ class CheckpointReader:
         """Return the selected checkpoints, and the source topic of each target topic."""
         sources: dict[str, str] = {}
         kept = []
+        policy = self._properties.checkpoint_policy or self._properties.policy
         for checkpoint in checkpoints:
-            upstream = self._properties.policy.source_topic(checkpoint.at.topic)
+            upstream = policy.source_topic(checkpoint.at.topic)
             if upstream is not None and group(checkpoint.at.group) and topic(upstream):
                 sources[checkpoint.at.topic] = upstream
                 kept.append(checkpoint)

@@ -47,6 +47,7 @@ class FlowProperties:
         worker: properties of the Connect worker that runs it.
         clients: Java properties by side and role (``common`` for all); may contain secrets.
         policy: replication policy, which determines topic names.
+        checkpoint_policy: that of its checkpoints, if their connector has another one.
         topics: filter for source topics.
         groups: filter for consumer groups whose offsets are translated.
         file: the file that configures it.
@@ -63,6 +64,7 @@ class FlowProperties:
     groups: NameFilter
     file: str = ""
     connector: ConnectorReference | None = None
+    checkpoint_policy: ReplicationPolicy | None = None
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
@@ -103,7 +105,7 @@ class FlowProperties:
     @cached_property
     def checkpoints_topic(self) -> str:
         """The topic on the target with the translated offsets of groups."""
-        return self.policy.checkpoints_topic(self.source_alias)
+        return (self.checkpoint_policy or self.policy).checkpoints_topic(self.source_alias)
 
     @cached_property
     def heartbeats_topic(self) -> str:

@@ -152,7 +152,8 @@ class _ResourceReader:
         self._resources = ResourceProperties()
         self._aliases: dict[str, None] = {}
         self._connectors: list[_Connector] = []
-        self._checkpoints: dict[str, str] = {}
+        self._checkpoints: dict[str, _Connector] = {}
+        self._copiers: dict[tuple[str, str], _Connector] = {}
         self._workers: dict[str, Settings] = {}
 
     def add_workers(self, resource: Node) -> None:
@@ -173,13 +174,23 @@ class _ResourceReader:
 
     def finish(self) -> ResourceProperties:
         """Return the properties of everything that was added."""
+        self._copiers = {
+            _names_of(connector): connector
+            for connector in self._connectors
+            if connector.role == SOURCE
+        }
         for connector in self._connectors:
             self._add_flow(connector)
         resources = self._resources
         resources.notes += self._different_names()
-        for flow, name in self._checkpoints.items():
+        for flow, connector in self._checkpoints.items():
             if flow in resources.connectors:
-                resources.connectors[flow] = replace(resources.connectors[flow], checkpoints=name)
+                own = connector.settings
+                resources.connectors[flow] = replace(
+                    resources.connectors[flow],
+                    checkpoints=connector.reference.name,
+                    checkpoint_names=tuple((k, own[k].value) for k in _OF_NAMES if k in own),
+                )
         if self._aliases:
             mark = next(iter(resources.properties.values())).mark
             resources.properties["clusters"] = Property(", ".join(self._aliases), mark)
@@ -189,28 +200,25 @@ class _ResourceReader:
         return resources
 
     def _different_names(self) -> Iterator[str]:
-        """Yield notes on what names topics and is given to one of a flow's connectors alone.
+        """Yield notes on what names topics and is not the same for all connectors of a flow.
 
-        Each connector of MirrorMaker 2 reads its own settings: checkpoints are then looked for, and
-        written, under other names than the copies have.
+        Each connector of MirrorMaker 2 reads its own settings: copies have the names of the
+        MirrorSourceConnector, and checkpoints may name topics that it does not write.
         """
-        copiers = {
-            _names_of(connector): connector
-            for connector in self._connectors
-            if connector.role == SOURCE
-        }
         for connector in self._connectors:
-            copier = copiers.get(_names_of(connector))
+            copier = self._copiers.get(_names_of(connector))
             if connector.role != CHECKPOINT or copier is None:
                 continue
+            name, other = safe_text(connector.reference.name), safe_text(copier.reference.name)
             for key in _OF_NAMES:
-                if (key in copier.settings) != (key in connector.settings):
-                    has, lacks = sorted((copier, connector), key=lambda c: key not in c.settings)
-                    name, other = safe_text(has.reference.name), safe_text(lacks.reference.name)
-                    yield (
-                        f"{has.settings[key].mark}: {key} is set for {name} and not for {other}, "
-                        "which uses its default; here it counts for both"
-                    )
+                own, copying = connector.settings.get(key), copier.settings.get(key)
+                if (own and own.value) == (copying and copying.value):
+                    continue
+                given = own or copying
+                yield (
+                    f"{given.mark if given else ''}: {key} is not the same for {other} and {name}: "
+                    f"copies are named by {other}; {name} reads its own, or the default"
+                )
 
     def _add_kafka_connector(self, resource: Node) -> None:
         spec = resource.nearest(("spec",))
@@ -358,9 +366,11 @@ class _ResourceReader:
             self._resources.connectors[flow] = connector.reference
             properties[f"{flow}.enabled"] = Property("true", mark)
         elif connector.role == CHECKPOINT:
-            self._checkpoints[flow] = connector.reference.name
+            self._checkpoints[flow] = connector
+        has_copier = _names_of(connector) in self._copiers
         for key, value in settings.items():
-            self._set(flow, key, value, connector.role)
+            if connector.role == SOURCE or not has_copier or key not in _OF_NAMES:
+                self._set(flow, key, value, connector.role)
         self._set_worker(target, connector)
 
     def _set(self, flow: str, key: str, value: Property, role: str) -> None:

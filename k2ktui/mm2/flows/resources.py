@@ -77,12 +77,15 @@ class ConnectorReference:
         resource: the Strimzi resource that defines it; None for a connector's JSON.
         left_out: keys of the resource that are not settings of the connector.
         checkpoints: name of the flow's MirrorCheckpointConnector; "" if the file has none.
+        checkpoint_names: the settings with which that one names topics, as each connector reads its
+            own; None without one.
     """
 
     name: str
     resource: StrimziResource | None = None
     left_out: tuple[str, ...] = ()
     checkpoints: str = ""
+    checkpoint_names: tuple[tuple[str, str], ...] | None = None
 
     @property
     def writers(self) -> tuple[str, ...]:

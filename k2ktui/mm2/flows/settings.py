@@ -236,6 +236,7 @@ class _Reading:
             worker={**self._worker(), **self._properties_below(f"{target}.")},
             clients=clients,
             policy=self._policy(settings.get("source.cluster.alias", source), settings),
+            checkpoint_policy=self._checkpoint_policy(source, target, settings),
             topics=_filter(settings, "topics", TOPICS_DEFAULT, TOPICS_EXCLUDE_DEFAULT),
             groups=_filter(settings, "groups", GROUPS_DEFAULT, GROUPS_EXCLUDE_DEFAULT),
             file=self.file,
@@ -263,6 +264,16 @@ class _Reading:
             plain = {k: v for k, v in clients[role].items() if not k.startswith("override.")}
             clients[role] = plain | overrides if (side, role) in _OVERRIDDEN else plain
         return clients
+
+    def _checkpoint_policy(
+        self, source: str, target: str, settings: Mapping[str, str]
+    ) -> ReplicationPolicy | None:
+        connector = self.connectors.get(f"{source}->{target}")
+        if connector is None or connector.checkpoint_names is None:
+            return None
+        own = dict(connector.checkpoint_names)
+        alias = own.get("source.cluster.alias", settings.get("source.cluster.alias", source))
+        return self._policy(alias, own)
 
     def _policy(self, alias: str, settings: Mapping[str, str]) -> ReplicationPolicy:
         key = "replication.policy.class"

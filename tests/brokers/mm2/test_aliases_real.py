@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.mm2.checkpoints.reader import read_checkpoints
+from k2ktui.mm2.flows.settings import parse_settings
+from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     admin,
@@ -236,3 +241,52 @@ def test_connectors_with_blank_aliases(
         for where in (("-f", file), ("--connect", worker.url, "--connector", names[0])):
             shown = k2ktui_json("mm2", "offsets", "show", *where)
             assert (shown["source_alias"], shown["partitions"][0]["position"]) == ("", RECORDS)
+
+
+def test_a_policy_of_the_checkpoint_connector_alone(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path
+) -> None:
+    """Copies have the names of the MirrorSourceConnector; checkpoints name topics as their own."""
+    source, target = clusters
+    topic, group = create_topic(source), unique_name("app")
+    produce(source, topic, [b"%d" % number for number in range(RECORDS)])
+    commit_offsets(source, group, {(topic, 0): COMMITTED})
+    file = tmp_path / "connectors.json"
+    with ConnectWorker(target, tmp_path) as worker:
+        own = {"replication.policy.class": IDENTITY}
+        mirror = worker.create_mirror(source, target, topic, {"groups": f"{group}.*"}, own)
+        copy = f"{mirror.source}.{topic}"
+        eventually(
+            lambda: (
+                copy in admin(target).list_topics(timeout=30).topics
+                and end_offsets(target, copy) == {0: RECORDS}
+            ),
+            "it is copied under the name of the default policy",
+            PATIENCE,
+        )
+        connectors = worker.describe(mirror.source_connector, mirror.checkpoint_connector)
+        file.write_text(json.dumps(connectors))
+
+        imported = tmp_path / "imported.yaml"
+        said = k2ktui("mm2", "import", file, "-o", imported).stderr
+        assert "replication.policy.class is not the same for" in said
+        parts = yaml.safe_load(imported.read_text())["replication"]
+        assert {"prefix": f"{mirror.source}."} in [p["sink"]["topic"] for p in parts if "sink" in p]
+        (row,) = k2ktui_json("groups", "-f", file)["groups"]
+        assert (row["target_topic"], row["translated_offset"], row["basis"]) == (
+            copy,
+            COMMITTED,
+            "exact",
+        )
+        # MirrorMaker 2 checkpoints a topic that it does not write.
+        flow = parse_settings(file.read_bytes(), str(file), {}).flow()
+        cluster = target_cluster(load_mirror(str(file))[0].config)
+
+        def named() -> set[str]:
+            try:
+                checkpoints, _ = read_checkpoints(flow, cluster)
+            except Refused:
+                return set()
+            return {checkpoint.at.topic for checkpoint in checkpoints}
+
+        eventually(lambda: named() == {topic}, "its checkpoint names the source's topic", PATIENCE)

@@ -269,9 +269,19 @@ class ConnectWorker:
         eventually(lambda: self.runs(name), f"connector {name} runs, see {self._log}", _START_S)
 
     def create_mirror(
-        self, source: KafkaNode, target: KafkaNode, topics: str, more: Mapping[str, str] = {}
+        self,
+        source: KafkaNode,
+        target: KafkaNode,
+        topics: str,
+        more: Mapping[str, str] = {},
+        checkpoint: Mapping[str, str] = {},
     ) -> MirrorConnectors:
-        """Create the three connectors of a flow with aliases of its own."""
+        """Create the three connectors of a flow with aliases of its own.
+
+        Args:
+            more: settings of all three.
+            checkpoint: settings of the MirrorCheckpointConnector alone.
+        """
         made = MirrorConnectors(unique_name("src"), unique_name("dst"))
         common = {
             "source.cluster.alias": made.source,
@@ -285,7 +295,8 @@ class ConnectWorker:
         }
         for kind in ("Source", "Checkpoint", "Heartbeat"):
             own = {"connector.class": f"{_CONNECTORS}.Mirror{kind}Connector"}
-            self.create(f"{made.source}-{kind}", {**common, **own})
+            alone = checkpoint if kind == "Checkpoint" else {}
+            self.create(f"{made.source}-{kind}", {**common, **own, **alone})
         return made
 
     def runs(self, name: str) -> bool:

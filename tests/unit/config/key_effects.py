@@ -59,6 +59,7 @@ KEYS = (
     ("coordination.commit.topic", "topic of the positions", "proof/test_copies.py::test_two_pipelines_share_the_control_topics"),
     ("coordination.commit.group", "transactional ids begin with it", "unit/replication/test_key_effects.py::test_the_pipelines_name_is_in_its_transactional_ids_unless_there_is_a_commit_group"),
     ("coordination.commit.charset", "noted: positions are UTF-8", "unit/config/test_load.py::test_the_charset_of_positions_is_ignored_aloud"),
+    ("coordination.charset", "noted: positions are UTF-8", "unit/config/test_load.py::test_the_file_of_lenses_helm_chart_of_the_alpha_releases"),
     ("coordination.commit.syncTimeout", "wait for positions", "proof/test_faults_network.py::test_a_cluster_is_away_for_longer_than_anyone_waits"),
     ("coordination.commit.batchSize", "end of a transaction", "unit/replication/test_key_effects.py::test_laps_follow_the_file"),
     ("coordination.commit.batchTimeout", "end of a transaction", "unit/replication/test_key_effects.py::test_laps_follow_the_file"),

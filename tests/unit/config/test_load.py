@@ -82,6 +82,34 @@ def test_connection_servers_of_the_first_release(files: Files) -> None:
     assert config.target.bootstrap_servers == "c:3"
 
 
+def test_the_file_of_lenses_helm_chart_of_the_alpha_releases(files: Files) -> None:
+    loaded = files.load(
+        "name: p\n"
+        "features: {offsetCommitOptimizePartition: disabled}\n"
+        "coordination:\n"
+        "  kafka:\n"
+        "    charset: UTF-8\n"
+        "    consumer:\n"
+        "    connection: {servers: 'c:3'}\n"
+        "    commit: {group: g}\n"
+        "source: {kafka: {registry: {url: 'http://one'}, connection: {servers: 'a:1'}}}\n"
+        "target:\n"
+        "  kafka: {registry: {url: 'http://two'}, producer: , connection: {servers: 'c:3'}}\n"
+        "replication: [{source: {topic: [t]}, sink: {topic: {prefix: x.}}}]\n"
+    )
+    config = loaded.config
+    assert config.features.optimize_offset_commit_partition is False
+    urls = [s.registry.config["schema.registry.url"] for s in (config.source, config.target)]
+    assert urls == ["http://one", "http://two"]
+    assert config.target.bootstrap_servers == "c:3"
+    assert "coordination.charset is ignored: it is UTF-8" in loaded.notes
+
+
+def test_another_registry_key_of_the_alpha_releases_is_an_error(files: Files) -> None:
+    yaml = "source: {kafka: {registry: {url: 'http://one', login: x}}}"
+    assert len(files.errors(MINIMAL, yaml)) == 1
+
+
 def test_both_spellings_at_once_are_a_conflict(files: Files) -> None:
     yaml = "coordination:\n  commit: {topic: b}\n  kafka:\n    commit: {topic: a, batchSize: 3}\n"
     assert files.errors(MINIMAL, yaml) == [

@@ -14,6 +14,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.resources import StrimziResource
 from k2ktui.mm2.flows.settings import MirrorSettings, parse_settings
+from k2ktui.mm2.importing.pipeline_file import import_flow
 from k2ktui.mm2.mirror_flow import load_mirror
 from tests.support.commands.cli import k2ktui
 
@@ -320,15 +321,64 @@ def test_blank_names_within_a_resource() -> None:
     flow = settings.flow("east->west")
     assert flow.connector and flow.connector.name == "east->west.MirrorSourceConnector"
     assert (flow.target_topic("orders"), flow.policy.prefix) == ("orders", "")
-    missing = [note for note in settings.notes if "which uses its default" in note]
-    assert [note.split(": ")[1].split(" is set for")[0] for note in missing] == [
-        "replication.policy.separator"
+    different = [note for note in settings.notes if "is not the same for" in note]
+    assert [note.split(": ")[1].split(" is not")[0] for note in different] == [
+        "source.cluster.alias",
+        "replication.policy.separator",
     ]
-    assert "and not for east->west.MirrorCheckpointConnector" in missing[0]
+    assert "east->west.MirrorCheckpointConnector reads its own" in different[0]
+    assert flow.checkpoint_policy and flow.checkpoint_policy.prefix == "east."
     joined = MIRROR_MAKER.replace(
         "sync.group.offsets.enabled: true", blank.partition("\n")[2].strip()
     )
     assert not read(joined.replace("replication.factor: 3", blank)).notes
+
+
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+@pytest.mark.parametrize("role", ["checkpoint", "heartbeat", "source"])
+def test_topics_have_the_names_of_the_connector_that_copies(role: str) -> None:
+    """Of three with settings of their own, the MirrorSourceConnector writes the copies."""
+    text = yaml.safe_dump(
+        {
+            "kind": "KafkaMirrorMaker2",
+            "metadata": {"name": "mm"},
+            "spec": {
+                "connectCluster": "west",
+                "clusters": [
+                    {"alias": alias, "bootstrapServers": f"{alias}:9092"}
+                    for alias in ("east", "west")
+                ],
+                "mirrors": [
+                    {
+                        "sourceCluster": "east",
+                        "targetCluster": "west",
+                        "topicsPattern": "orders",
+                        **{
+                            f"{name}Connector": {
+                                "config": {"replication.policy.class": IDENTITY}
+                                if name == role
+                                else {}
+                            }
+                            for name in ("checkpoint", "heartbeat", "source")
+                        },
+                    }
+                ],
+            },
+        }
+    )
+    settings = read(text)
+    flow = settings.flow()
+    assert flow.target_topic("orders") == ("orders" if role == "source" else "east.orders")
+    assert flow.checkpoint_policy is not None
+    own = flow.checkpoint_policy.remote_topic("east", "orders")
+    assert own == ("orders" if role == "checkpoint" else "east.orders")
+    notes = [note for note in settings.notes if "replication.policy.class is not the same" in note]
+    assert len(notes) == (role != "heartbeat")
+    assert all("copies are named by east->west.MirrorSourceConnector" in note for note in notes)
+    sink = {"topic": "source" if role == "source" else {"prefix": "east."}, "partition": "source"}
+    assert {"sink": sink} in yaml.safe_load(import_flow(flow).text)["replication"]
 
 
 def test_a_start_at_the_end_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
