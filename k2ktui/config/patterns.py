@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from k2ktui.config.scalars import SCALAR, Name, parse_text
 from k2ktui.engine.java_patterns import compile_pattern
+
+# Type of the error of one entry of a list, whose index is in the error's context.
+ENTRY, IN = "list_entry", "index"
 
 
 def checked_pattern(pattern: str) -> str:
@@ -16,9 +20,19 @@ def checked_pattern(pattern: str) -> str:
     return pattern
 
 
+def _parse_entry(index: int, name: Any) -> str:
+    try:
+        return parse_text(name)
+    except ValueError as error:
+        # The value that is wrong is the entry, not the list.
+        raise PydanticCustomError(
+            ENTRY, "{expected}", {IN: index, "expected": str(error)}
+        ) from error
+
+
 def _names_or_pattern(value: Any) -> str | tuple[str, ...]:
     if isinstance(value, (list, tuple)):
-        return tuple(parse_text(name) for name in value)
+        return tuple(_parse_entry(index, name) for index, name in enumerate(value))
     try:
         return checked_pattern(parse_text(value))
     except ValueError as error:

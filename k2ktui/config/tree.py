@@ -152,13 +152,14 @@ def _yaml_problem(file: str, error: yaml.YAMLError | UnicodeDecodeError) -> Prob
 
 
 # A name in a message of PyYAML: of an alias, an anchor or a tag, which may be an unquoted password.
-_NAME = re.compile(r"""(['"])(?!<).{2,}\1""")
+# It is a repr; single characters, and names of tokens such as '<scalar>', are PyYAML's own.
+_NAME = re.compile(r"""'(?!<)(?:[^'\\]|\\.){2,}'|"(?!<)(?:[^"\\]|\\.){2,}"|('[^']?'|"[^"]?")""")
 
 
 def _explain(error: yaml.MarkedYAMLError) -> str:
     """Return a parser's message without values of the file."""
     problem = str(error.problem)
-    text = _NAME.sub(REDACTED, problem)
+    text = _NAME.sub(lambda quoted: quoted[1] or REDACTED, problem)
     if "undefined alias" in problem or "alias" in str(error.context):
         return f"{text}; put a value that begins with * into quotes"
     if "duplicate anchor" in problem or "anchor" in str(error.context):

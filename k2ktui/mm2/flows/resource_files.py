@@ -12,11 +12,12 @@ Forms, in YAML or JSON, also several in one file or in a ``List``:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from k2ktui.config.javaprops import Property
-from k2ktui.config.problems import Problem, format_path
+from k2ktui.config.problems import FilePosition, Problem, format_path
 from k2ktui.config.tree import Node, parse_documents
 from k2ktui.mm2.flows.model import SIDES, cluster_names, is_client
 from k2ktui.mm2.flows.resources import (
@@ -107,14 +108,14 @@ class _Connector:
 
 def read_resources(raw: bytes, file: str, problems: list[Problem]) -> ResourceProperties:
     """Parse a file; appends errors to ``problems``."""
-    if file.endswith(".json") or raw.lstrip()[:1] in (b"{", b"["):
+    is_json = file.endswith(".json") or raw.lstrip()[:1] in (b"{", b"[")
+    if is_json:
         # YAML forbids tabs where JSON allows them; a JSON string never contains one.
         raw = raw.replace(b"\t", b" ")
-    documents = [
-        item
-        for document in parse_documents(raw, file, problems)
-        for item in _items(document, problems)
-    ]
+    composed = parse_documents(raw, file, problems)
+    if problems and is_json:
+        problems[:] = _json_problems(raw, file) or problems
+    documents = [item for document in composed for item in _items(document, problems)]
     reader = _ResourceReader(file, problems)
     for document in documents:
         if scalar(document.at(("kind",))) == "KafkaConnect":
@@ -122,6 +123,19 @@ def read_resources(raw: bytes, file: str, problems: list[Problem]) -> ResourcePr
     for document in documents:
         reader.add(document)
     return reader.finish()
+
+
+def _json_problems(raw: bytes, file: str) -> list[Problem]:
+    """Return what is wrong with a file that is no YAML, as that of JSON; none for other reasons."""
+    try:
+        json.loads(raw)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg[:1].lower()}{error.msg[1:]}".removesuffix(" at")
+        wrong = f"not valid JSON: {reason} at column {error.colno}"
+        return [Problem(FilePosition(file, error.lineno), "", wrong)]
+    except (ValueError, RecursionError):  # it is not UTF-8, or too deep
+        pass
+    return []
 
 
 def _items(node: Node, problems: list[Problem]) -> Iterator[Node]:

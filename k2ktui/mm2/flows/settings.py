@@ -37,6 +37,7 @@ from k2ktui.mm2.flows.resources import ConnectorReference
 from k2ktui.text import safe_text
 
 _NUMBER = re.compile(r"\s*(\d{1,6})(?:[\s:|.)]|$)")
+_AS_JSON = 'write it as JSON, {"name": …, "config": {…}}, or give --connect where a command has it'
 _ENABLE = "Set A->B.enabled = true, with your aliases."
 _OVERRIDDEN = (("source", "consumer"), ("target", "producer"), ("target", "admin"))
 _POLICIES: Mapping[str, Literal["default", "identity"]] = {
@@ -50,7 +51,8 @@ class MirrorSettings:
     """Content of a file: aliases, flows that copy or only emit heartbeats, and notes.
 
     ``unusable`` has the problems of flows that are not enabled, by flow; those of enabled flows are
-    reported when the file is read. ``on_connect``: the file describes connectors.
+    reported when the file is read. ``on_connect``: the file describes connectors. ``switches`` says
+    of each ``A->B.enabled`` of the file why it enables no flow.
     """
 
     file: str
@@ -59,6 +61,7 @@ class MirrorSettings:
     notes: tuple[str, ...]
     unusable: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
     on_connect: bool = False
+    switches: tuple[str, ...] = ()
 
     def flow(self, name: str = "") -> FlowProperties:
         """Return the flow ``A->B`` or of a connector, or the only enabled one if ``name`` is empty.
@@ -72,7 +75,8 @@ class MirrorSettings:
             if problems := self.unusable.get(str(chosen[0])):
                 raise refuse(problems)
             return chosen[0]
-        advice = "Add the MirrorSourceConnector." if self.on_connect else _ENABLE
+        advice = "; ".join(self.switches)
+        advice = advice or ("Add the MirrorSourceConnector." if self.on_connect else _ENABLE)
         available = ", ".join(safe_text(flow) for flow in (self.flows if name else enabled))
         if name:
             raise ConfigError(
@@ -185,7 +189,10 @@ class _Reading:
         aliases = _split_list(named.value) if named else ()
         if not aliases:
             mark = named.mark if named else FilePosition(self.file, 1)
-            self.problems.append(Problem(mark, "clusters", "missing; it lists the aliases"))
+            wrong = "missing; it lists the aliases"
+            if "connector.class" in self.properties and not named:
+                wrong = f"{wrong}. This is a connector: {_AS_JSON}"
+            self.problems.append(Problem(mark, "clusters", wrong))
         flows = [
             self._flow(source, target)
             for source in aliases
@@ -200,7 +207,27 @@ class _Reading:
             else:
                 unusable[str(flow)] = problems
         notes = tuple(self._strangers(aliases))
-        return MirrorSettings(self.file, aliases, tuple(flows), notes, unusable)
+        switches = tuple(self._switches(aliases))
+        return MirrorSettings(self.file, aliases, tuple(flows), notes, unusable, switches=switches)
+
+    def _switches(self, aliases: tuple[str, ...]) -> Iterator[str]:
+        """Yield why each switch of a flow in the file enables none."""
+        listed = safe_text(", ".join(aliases))
+        flows = [f"{source}->{target}." for source in aliases for target in aliases]
+        for key, property_ in self.properties.items():
+            flow, dot, last = key.rpartition(".")
+            source, arrow, target = flow.partition("->")
+            value = property_.value.strip()
+            if property_.value.startswith("->"):
+                yield f"{property_.mark}: write the flow without blanks, as A->B.enabled"
+            elif not dot or last != "enabled" or not arrow:
+                continue
+            elif source not in aliases or target not in aliases:
+                if key.startswith(tuple(flows)):
+                    continue  # another switch of a flow that is listed
+                yield f"{property_.mark}: {safe_text(key)} is no flow between clusters: {listed}"
+            elif value.lower() != "true":
+                yield f"{property_.mark}: {safe_text(key)} is {safe_text(value)}; set it to true"
 
     def _value(self, key: str, default: str = "") -> str:
         property_ = self.properties.get(key)

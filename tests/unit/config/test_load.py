@@ -110,6 +110,20 @@ def test_another_registry_key_of_the_alpha_releases_is_an_error(files: Files) ->
     assert len(files.errors(MINIMAL, yaml)) == 1
 
 
+def test_an_entry_of_a_list_that_is_no_name_is_named(files: Files) -> None:
+    for entry, found in (("~", "nothing"), ("[b]", "a list"), ("{b: c}", "a mapping")):
+        yaml = f"replication: [source: {{topic: [a, {entry}]}}]"
+        (error,) = files.errors(MINIMAL, yaml)
+        assert error.endswith(f"source.topic[1]: expected a string, found {found}"), error
+
+
+def test_a_parsers_message_keeps_its_own_words(files: Files) -> None:
+    (error,) = files.errors("a: {b: c d: e}")
+    assert "expected ',' or '}', but got ':'" in error
+    (error,) = files.errors("a: *pass'word")
+    assert "pass" not in error
+
+
 def test_both_spellings_at_once_are_a_conflict(files: Files) -> None:
     yaml = "coordination:\n  commit: {topic: b}\n  kafka:\n    commit: {topic: a, batchSize: 3}\n"
     assert files.errors(MINIMAL, yaml) == [

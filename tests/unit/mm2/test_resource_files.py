@@ -281,6 +281,8 @@ def test_connectors_of_a_flow_are_joined() -> None:
     ("text", "words"),
     [
         ("kind: [", "not valid YAML"),
+        ('{"name": "mm", "config": {"a": "b" "c": 1}}', "mm.yaml:1: not valid JSON: expecting ','"),
+        ('{"sasl.jaas.config": "secret\n', "mm.yaml:1: not valid JSON: invalid control character"),
         ("name: my-pipeline", "expected a KafkaMirrorMaker2 or KafkaConnector"),
         ("kind: KafkaTopic", "no connector of MirrorMaker 2"),
         (MIRROR_MAKER.replace("name: mm", "name: m m"), "metadata.name: expected a name of Kub"),

@@ -315,3 +315,42 @@ def test_connector_configuration() -> None:
     assert str(made) == "A->B" and made.connect_offsets_topic == "connect-offsets"
     assert made.cluster("source").bootstrap_servers == "a:9092"
     assert made.replicates("t1") and not made.replicates("u")
+
+
+CLUSTERS = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "advice"),
+    [
+        ("", "Set A->B.enabled = true, with your aliases."),
+        ("A->B.enabled = yes", "m.properties:4: A->B.enabled is yes; set it to true"),
+        ("A->B.enabled = true # on", "A->B.enabled is true # on; set it to true"),
+        ("a->B.enabled = true", "m.properties:4: a->B.enabled is no flow between clusters: A, B"),
+        ("A -> B.enabled = true", "write the flow without blanks, as A->B.enabled"),
+        ("A->B.emit.heartbeats.enabled = true", "Set A->B.enabled = true, with your aliases."),
+    ],
+)
+def test_advice_for_a_file_that_enables_no_flow_fits_it(lines: str, advice: str) -> None:
+    settings = parse_settings(f"{CLUSTERS}{lines}\n".encode(), "m.properties", {})
+    with pytest.raises(ConfigError) as error:
+        settings.flow()
+    assert advice in error.value.hint
+    assert not lines.endswith("true # on") or "Set A->B" not in error.value.hint
+
+
+def test_a_connector_that_is_switched_off_is_there() -> None:
+    config = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "enabled": "false",
+        **{f"{side}.cluster.alias": side for side in ("source", "target")},
+        **{f"{side}.cluster.bootstrap.servers": "a:1" for side in ("source", "target")},
+    }
+    raw = json.dumps({"name": "mm", "config": config}).encode()
+    with pytest.raises(ConfigError) as error:
+        parse_settings(raw, "mm.json", {}).flow()
+    assert error.value.hint == "mm.json:1: source->target.enabled is false; set it to true"
+    text = "\n".join(f"{key}={value}" for key, value in config.items())
+    with pytest.raises(ConfigError) as error:
+        parse_settings(text.encode(), "mm.properties", {})
+    assert "This is a connector: write it as JSON" in error.value.message
