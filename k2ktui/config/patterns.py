@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from k2ktui.config.scalars import SCALAR, Name, parse_text
 from k2ktui.engine.java_patterns import compile_pattern
 
-# Type of the error of one entry of a list, whose index is in the error's context.
-ENTRY, IN = "list_entry", "index"
+
+class WrongEntry(ValueError):
+    """One entry of a list is wrong, not the list."""
+
+    def __init__(self, index: int, expected: str) -> None:
+        super().__init__(expected)
+        self.index = index
 
 
 def checked_pattern(pattern: str) -> str:
@@ -24,10 +28,7 @@ def _parse_entry(index: int, name: Any) -> str:
     try:
         return parse_text(name)
     except ValueError as error:
-        # The value that is wrong is the entry, not the list.
-        raise PydanticCustomError(
-            ENTRY, "{expected}", {IN: index, "expected": str(error)}
-        ) from error
+        raise WrongEntry(index, str(error)) from error
 
 
 def _names_or_pattern(value: Any) -> str | tuple[str, ...]:

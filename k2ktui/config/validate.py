@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from k2ktui.config.clusters import ClusterConfig, Section, yaml_name
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.patterns import ENTRY, IN
+from k2ktui.config.patterns import WrongEntry
 from k2ktui.config.problems import Path, Problem, format_path, shown_value
 from k2ktui.config.tree import Node
 
@@ -31,7 +31,6 @@ _EXPECTED = {
     "dict_type": "a mapping of properties",
     "tuple_type": "a list",
     "value_error": "{error}",
-    ENTRY: "{expected}",
 }
 
 
@@ -64,8 +63,8 @@ def validate_cluster(tree: Node | None) -> ClusterConfig | None:
 
 def _problem(tree: Node, error: Any) -> Problem:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
-    if error["type"] == ENTRY:
-        path = (*path, error["ctx"][IN])
+    if isinstance(wrong := error.get("ctx", {}).get("error"), WrongEntry):
+        path = (*path, wrong.index)
     node = tree.at(path)
     if error["type"] == "extra_forbidden" and node is not None:
         return Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")

@@ -260,6 +260,7 @@ class SparkRuntime:
                         raise
                     log.warning("no worker has started (%d more attempts)", left)
                     if not left:
+                        # To print the cause calls Java, which may never answer.
                         raise self._no_workers(error) from None
 
         self._warming = self._pool().submit(job)
