@@ -6,8 +6,8 @@
                                      Spark (starts meanwhile) ─┴─► what copies
         exclusive, standby    the whole pipeline, by one driver            (k2ktui/whole_runs.py)
         shared                the slots that it owns, by a driver each     (k2ktui/shared_runs.py)
-    beside it, each on its own thread: heartbeats, holds, commit snapshots, summaries,
-    MirrorMaker 2's checkpoints
+    beside it, each on its own thread: heartbeats, holds, commit snapshots, mappings that
+    groups need, summaries, MirrorMaker 2's checkpoints
     its events: driver ─► heartbeat ─► telemetry ─► the caller's report
 
 ``k2ktui start`` and jobs (and so the demo) run pipelines through ``k2ktui.starting`` only.
@@ -44,6 +44,7 @@ from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill.rehearsals import RehearsalWatcher
 from k2ktui.sync.holds import HoldWatcher
+from k2ktui.sync.mapping.keeper import MappingKeeper
 from k2ktui.sync.other_files import read_last_run, refuse_other_name
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
 from k2ktui.sync.summaries import SummaryRunner
@@ -159,6 +160,7 @@ class PipelineRun:
         )
         self._snapshots = CommitSnapshotRunner(config, self._note, self._works_beside)
         self._summaries = SummaryRunner(config, self._note, self._works_beside)
+        self._mappings = MappingKeeper(config, self._note, self._works_beside, self._feed_metrics)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
         self._holds = HoldWatcher(config, self._note)
         self._publisher = PublisherThread(config, self._note, self._works_beside)
@@ -198,6 +200,7 @@ class PipelineRun:
                 self._heartbeat.stop()
                 self._snapshots.stop()
                 self._summaries.stop()
+                self._mappings.stop()
                 self._rehearsals.stop()
                 self._holds.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
@@ -264,6 +267,7 @@ class PipelineRun:
             self._heartbeat.start()
         if self._config.features.offset_mapping:
             self._summaries.start()
+            self._mappings.start()
         has_http = self._http is not None
         if read_exporter_names(os.environ, wanted=self._telemetry, has_http=has_http):
             self._rehearsals.start()

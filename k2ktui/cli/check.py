@@ -13,6 +13,7 @@ from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.sync.drill.guard import check_fence
 from k2ktui.sync.holds import check_holds
+from k2ktui.sync.mapping.keeper import check_mappings
 from k2ktui.sync.other_files import check_file
 from k2ktui.text import counted, safe_message
 
@@ -34,7 +35,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     config = load_pipeline(files)
     checks = [check_fence(config), *run_checks(config)]
     if not any(check.unreachable for check in checks):
-        checks += [check_file(config), check_holds(config)]
+        checks += [check_file(config), check_holds(config), check_mappings(config)]
     code = exit_code(checks)
     if as_json:
         rows = [asdict(check) for check in checks]

@@ -16,6 +16,7 @@ from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
+from k2ktui.present.groups import mappings_lines
 from k2ktui.present.moved import moved_lines
 from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
@@ -51,7 +52,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
             if row.status.hold:
                 subject = f"{safe_text(row.status.topic)}-{row.status.partition}"
                 click.echo(f"{subject}: {safe_text(row.status.hold)}")
-        for line in moved_lines(view):
+        for line in (*moved_lines(view), *mappings_lines(view)):
             click.echo(f"{line[0].upper()}{line[1:]}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)

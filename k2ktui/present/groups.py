@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from k2ktui.engine.mapping.translate import Basis
@@ -11,7 +12,8 @@ from k2ktui.engine.moves.groups import Finding, GroupRow, Outcome
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.watch.model import View
 
 
 def outcome_text(effect: Outcome) -> str:
@@ -20,6 +22,15 @@ def outcome_text(effect: Outcome) -> str:
     now = f"{counted(effect.skips, 'record')} skipped, {effect.rereads:,} re-read{unknown}"
     moved = f"{counted(effect.moved_skips, 'record')} skipped, {effect.moved_rereads:,} re-read"
     return f"as committed now {now}; after a move {moved}"
+
+
+def mappings_lines(view: View) -> Iterator[str]:
+    """Yield how long a pipeline's mappings live that groups need; ``—`` if that is not known."""
+    if view.pair.mirror or not view.has_run:
+        return
+    at = view.mappings_expire_at
+    left = formatting.NOT_AVAILABLE if at is None else duration(max(0.0, at - view.taken_at))
+    yield f"mappings that groups need: the first expires in {left}"
 
 
 def side_text(side: GroupSide) -> str:

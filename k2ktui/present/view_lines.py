@@ -10,7 +10,7 @@ from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
-from k2ktui.present.groups import outcome_text
+from k2ktui.present.groups import mappings_lines, outcome_text
 from k2ktui.present.moved import moved_lines
 from k2ktui.present.pair_state import pair_text
 from k2ktui.present.runs import describe_others
@@ -45,7 +45,7 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     states = _counts(view.totals.states)
     yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
     yield f"  {_groups(view)}{_old_groups(view, now)}"
-    for line in failover_lines(view, now):
+    for line in (*mappings_lines(view), *failover_lines(view, now)):
         yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
     if view.objectives and not view.is_left:
         yield f"  {objectives_line(view)}"

@@ -108,6 +108,19 @@ def read_known_commits(
     )
 
 
+def list_kept_commits(
+    snapshots: Collection[CommitSnapshot], pair: ClusterPair, chosen: Callable[[str], bool]
+) -> dict[SourcePartition, set[int]]:
+    """Return the offsets that the source's chosen groups had committed when they were last seen."""
+    known = read_known_commits(snapshots, pair.source, [pair])
+    commits: dict[SourcePartition, set[int]] = {}
+    for name, group in known.groups.items() if known else ():
+        for where, commit in group.offsets.items() if chosen(name) else ():
+            if commit.offset >= 0:
+                commits.setdefault(SourcePartition(*where), set()).add(commit.offset)
+    return commits
+
+
 class CommitSnapshotWriter:
     """Writes the groups of the source cluster that changed since the last poll.
 

@@ -154,6 +154,7 @@ class Assembler:
             totals=totals,
             points=self.history.points,
             audit=audit,
+            mappings_expire_at=groups.mappings_expire_at if groups else None,
             notes=_notes(source, target, groups, state),
             has_run=target is None or target.nothing_copied is None,
         )

@@ -116,6 +116,7 @@ def to_object(view: View) -> dict[str, Any]:
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
+        "mappings_expire_at": view.mappings_expire_at,
         "notes": list(view.notes),
         "has_run": view.has_run,
     }
@@ -153,6 +154,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_read_audit(value["audit"]) if "audit" in value else None,
+        mappings_expire_at=_time(value.get("mappings_expire_at")),
         notes=tuple(strict_text(note) for note in items(value["notes"])),
         has_run=flag(value.get("has_run", True)),
     )

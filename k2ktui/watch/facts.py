@@ -94,6 +94,7 @@ class GroupFacts:
     """Groups on both sides, translated, and the mapping summary of each partition.
 
     ``audit`` is what MirrorMaker 2 would make of them, if it does the copying.
+    ``mappings_expire_at`` is as for a view.
     """
 
     taken_at: float
@@ -106,6 +107,7 @@ class GroupFacts:
     source_down: str = ""
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
+    mappings_expire_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,8 @@ class View:
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         objectives: what a failover may cost at most, by the pipeline's file.
         last_comparison: the last comparison of all records; None if there was none.
+        mappings_expire_at: when the first mapping that a group needs expires, unless it is written
+            again; None if none is needed or expires, or if it is not known.
         notes: messages for the operator about the pipeline as a whole.
         has_run: False if the target knows no run of the pipeline.
     """
@@ -273,6 +275,7 @@ class View:
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
+    mappings_expire_at: float | None = None
     notes: tuple[str, ...] = ()
     has_run: bool = True
 

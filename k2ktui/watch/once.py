@@ -57,6 +57,7 @@ class Reading:
             partitions=tuple(row.status for row in view.partitions),
             lag_records=view.totals.lag_records,
             lag_s=view.totals.lag_seconds,
+            mappings_expire_at=view.mappings_expire_at,
             moved_topics=view.moved_topics,
             can_be_retired=view.is_left,
             last_comparison=view.last_comparison,
@@ -80,6 +81,8 @@ class PipelineStatus:
         partitions: the source partitions.
         lag_records: source offsets that are not copied yet, without held and moved partitions.
         lag_s: age of the oldest record that is not copied yet.
+        mappings_expire_at: when the first mapping that a group needs expires, unless it is written
+            again; None if none is needed or expires, or if it is not known.
         moved_topics: source topics whose clients were moved to the target, by the drill that did.
         can_be_retired: whether those are all topics.
         last_comparison: the last comparison of all records; None if there was none.
@@ -96,6 +99,7 @@ class PipelineStatus:
     partitions: tuple[PartitionStatus, ...]
     lag_records: int | None
     lag_s: float | None
+    mappings_expire_at: float | None
     moved_topics: Mapping[str, tuple[str, ...]]
     can_be_retired: bool
     last_comparison: ComparisonRecord | None
@@ -113,6 +117,7 @@ class PipelineStatus:
             "notes": list(self.notes),
             "lag_records": self.lag_records,
             "lag_s": self.lag_s,
+            "mappings_expire_at": self.mappings_expire_at,
             "moved_topics": {drill: list(topics) for drill, topics in self.moved_topics.items()},
             "can_be_retired": self.can_be_retired,
             "last_comparison": None if last is None else last.as_json(),

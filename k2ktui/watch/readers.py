@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import (
     Partition,
     TopicDescription,
@@ -210,8 +212,16 @@ class MappingReader:
             replicas, notes = self.snapshots.read_mappings()
         except NothingCopied:
             return GroupFacts(time.time())
-        mapped = self._rows.summaries(replicas)
-        return GroupFacts(time.time(), mapped=mapped, replicas=replicas, notes=notes)
+        expire_at = None
+        with suppress(Refused):  # the run may read the state topic, this login not
+            expire_at = self.snapshots.find_expiry()
+        return GroupFacts(
+            time.time(),
+            mapped=self._rows.summaries(replicas),
+            replicas=replicas,
+            notes=notes,
+            mappings_expire_at=expire_at,
+        )
 
     @property
     def snapshots(self) -> SnapshotReader:
@@ -282,6 +292,7 @@ class GroupReader(MappingReader):
             commits_at=snapshot.commits_at,
             source_down=snapshot.source_down,
             notes=snapshot.notes,
+            mappings_expire_at=snapshot.mappings_expire_at,
         )
 
 

@@ -22,6 +22,7 @@ from k2ktui.engine.mapping.range_columns import (
     has_overlap,
     join_columns,
     sort_columns,
+    subtract_columns,
 )
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import TargetPartition
@@ -75,6 +76,16 @@ class MappingRewind:
     first: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """A repeat: its place in the mapping topic, its time, and the source offsets that it covers."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    span: Span
+
+
 class MappingLog:
     """The mapping of one source partition, as read so far.
 
@@ -109,8 +120,7 @@ class MappingLog:
         self._rewinds = list(rewinds)
         self._reached: dict[int, int] = {}
         self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
-        # Mapping partition, offset in it, and the repeated source offsets.
-        self._repeats: list[tuple[int, int, Span]] = []
+        self._repeats: list[_Repeat] = []
 
     @property
     def rewinds(self) -> Sequence[MappingRewind]:
@@ -178,7 +188,8 @@ class MappingLog:
             limit = min(end, self._limit(one.term, offset))
             for low, high in self.known.missing(first, limit):
                 self._insert(target_ranges, low, high)
-            self._repeats.append((one.partition, offset, (first, end)))
+            at_ms = min(part.at_ms for part in parts)
+            self._repeats.append(_Repeat(one.partition, offset, at_ms, (first, end)))
             return
         self.mapped += sum(int(columns.count.sum()) for columns in target_ranges.values())
         self._rewind(MappingRewind(one.term, offset, first), end)
@@ -252,7 +263,7 @@ class MappingLog:
             low: source offset.
         """
         fresh = OffsetIntervals(
-            tuple(s for number, at, s in self._repeats if at >= old.get(number, FOREVER))
+            tuple(r.span for r in self._repeats if r.offset >= old.get(r.partition, FOREVER))
         )
         newer = [self.index[n].whole_from(at) for n, at in old.items() if n in self.index]
         fresh.add(max(newer, default=0), FOREVER)
@@ -262,6 +273,52 @@ class MappingLog:
             for a, b in self.known.all()
             if a < high and low < b
         )
+
+    def needed_from(self, committed: int) -> int:
+        """Return the source offset from which a group's translation needs the mapping.
+
+        A group that has read everything that landed on a target partition continues after the last
+        record there: that one is needed, too.
+        """
+        ends = [ranges.end for ranges in self.target_ranges.values() if ranges.end is not None]
+        return min([committed, *(end - 1 for end in ends)])
+
+    def written_ms(self, low: int) -> int | None:
+        """Return when the oldest record was written that maps source offsets from ``low`` on.
+
+        Epoch milliseconds, rather too early than too late: the topic is indexed coarsely. None if
+        nothing is mapped there.
+        """
+        rest = OffsetIntervals((max(first, low), end) for first, end in self.known.all())
+        times: list[int] = []
+        for repeat in sorted(self._repeats, key=lambda repeat: -repeat.at_ms):
+            if rest.touches(*repeat.span):
+                times.append(repeat.at_ms)
+                rest.forget(*repeat.span)
+        for first, _ in rest.all():
+            times += [at for n in self.index.values() if (at := n.written_ms(first)) is not None]
+        return min(times, default=None)
+
+    def find_lost(self, ends: Mapping[TargetPartition, int], low: int) -> list[Span]:
+        """Return the source offsets from ``low`` on whose records the target has lost.
+
+        Each span extends to the next record that the target has.
+
+        Args:
+            ends: high watermarks of all target partitions, read after the mapping.
+            low: source offset from which all ranges are in memory.
+        """
+        present, gone = list[RangeColumns](), list[RangeColumns]()
+        for target, ranges in self.target_ranges.items():
+            every = clip_columns(ranges.columns(), low, FOREVER)
+            present.append(ranges.present(ends[target], low))
+            gone.append(subtract_columns(every, present[-1]))
+        lost, there = sort_columns(join_columns(gone)), np.sort(join_columns(present).source)
+        following = np.append(there, FOREVER)[np.searchsorted(there, lost.source)]
+        spans = OffsetIntervals()
+        for first, end in zip(lost.source.tolist(), following.tolist(), strict=True):
+            spans.add(first, end)
+        return list(spans.all())
 
     def refill(self, older: MappingLog, low: int) -> None:
         """Load the ranges from ``low`` on from ``older``, which read them from the topic."""
@@ -352,6 +409,12 @@ class MappingIndex:
         rows = range(bisect_left(self._at, at_ms))
         row = next((n for n in rows if self._last_at[n] >= at_ms), len(rows))
         return self._before[row] if row < len(self._before) else self._highest
+
+    def written_ms(self, source: int) -> int | None:
+        """Return when the first record that may cover a source offset was written, if any does."""
+        if not self._highest > source:
+            return None
+        return self._at[max(0, bisect_right(self._before, source) - 1)]
 
     def whole_from(self, offset: int) -> int:
         """Return the source offset from which records at or after ``offset`` are sufficient."""

@@ -93,6 +93,8 @@ class Snapshot:
         longest_metadata: length of the longest commit metadata that the target accepts, None if
             unknown.
         moved: source topics whose clients drills moved to the target, read with the positions.
+        mappings_expire_at: when the first mapping that a group needs expires, unless it is written
+            again; None if none is needed or expires, or if it is not known.
     """
 
     pipeline: str
@@ -113,6 +115,7 @@ class Snapshot:
     written: Mapping[str, WrittenCommits] = field(default_factory=dict)
     longest_metadata: int | None = None
     moved: MovedTopics = NO_MOVED_TOPICS
+    mappings_expire_at: float | None = None
 
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:

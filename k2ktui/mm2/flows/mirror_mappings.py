@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
+from typing import ClassVar
 
 from confluent_kafka import KafkaError
 
@@ -42,6 +43,8 @@ _SHOWN = 5
 
 class MirrorMappings:
     """The ``MappingSource`` of one MirrorMaker 2 flow; see ``sync/mapping/source.py``."""
+
+    not_kept: ClassVar[str] = "offset-syncs and proven positions are not kept on the target"
 
     def __init__(
         self, flow: FlowProperties, config: PipelineConfig, source: Cluster, target: Cluster
@@ -139,6 +142,10 @@ class MirrorMappings:
         now, last = time.time(), self.topics.beats.last
         heard = None if last is None else last / 1000
         return CopierState(heard, (_heartbeat(heard, now), self._checkpoints(now)))
+
+    def expires_at(self, commits: Commits) -> float | None:
+        """Return None: what is kept of its syncs does not expire."""
+        return None
 
     def keep(self) -> None:
         """Write new offset syncs and proven positions to the history on the target."""

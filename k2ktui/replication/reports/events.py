@@ -235,7 +235,18 @@ class PairSeen:
     phase: str
 
 
+@dataclass(frozen=True, slots=True)
+class MappingsExpire:
+    """When the first mapping that a consumer group needs expires, unless it is written again.
+
+    ``at`` is in epoch seconds; None if none is needed or expires, or if it is not known.
+    """
+
+    at: float | None
+
+
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
 Sharing = SlotsAssigned | PartitionsReleased
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Trouble | Rehearsed | PairSeen
+Beside = HeartbeatWritten | Rehearsed | PairSeen | MappingsExpire
+Detail = SlotLap | TopicsDiscovered | Sharing | Trouble | Beside
 Event = Report | Detail

@@ -20,6 +20,7 @@ from k2ktui.replication.reports.events import (
     Event,
     FirstRecord,
     HeartbeatWritten,
+    MappingsExpire,
     PairSeen,
     PartitionsReleased,
     Rehearsed,
@@ -85,6 +86,7 @@ class PipelineMetrics:
         self._first: FirstRecord | None = None
         self._rehearsed: Rehearsed | None = None
         self._pair: PairSeen | None = None
+        self._mappings_expire_at: float | None = None
         self._partitions: int | None = None
         self._moved = NO_MOVED_TOPICS
         self._alive_at = clock()
@@ -116,6 +118,8 @@ class PipelineMetrics:
                     self._rehearsed = event
                 case PairSeen():
                     self._pair = event
+                case MappingsExpire():
+                    self._mappings_expire_at = event.at
                 case HeartbeatWritten():
                     self._alive_at = self._clock()
                 case TopicsDiscovered():
@@ -244,6 +248,11 @@ class PipelineMetrics:
     def heartbeat_age(self) -> Points:
         """Return the seconds since the last heartbeat, or since the start if there was none."""
         return self._one(max(0.0, self._clock() - self._alive_at))
+
+    def mappings_life(self) -> Points:
+        """Return the seconds until a mapping that a group needs expires; nothing if unknown."""
+        at = self._mappings_expire_at
+        return self._one(None if at is None else at - self._clock())
 
     def rehearsal(self, read: Callable[[Rehearsed, float], float | None]) -> Points:
         """Return one point of the last rehearsal; nothing if none is known."""
@@ -420,6 +429,12 @@ CATALOG: tuple[Metric, ...] = (
         "CPU time of the workers",
         lambda figures: figures.by_slot(lambda slot: slot.stats.cpu_s),
         counter=True,
+    ),
+    _pipeline(
+        "mappings.life",
+        "s",
+        "Time until the first mapping that a consumer group needs expires; absent if unknown",
+        PipelineMetrics.mappings_life,
     ),
     _pipeline(
         "pair.state",

@@ -52,6 +52,12 @@ class SyncMetrics:
         with self._lock:
             return [(read(self), self._labels)]
 
+    def mappings_life(self) -> Points:
+        """Return the seconds until a mapping that a group needs expires; nothing if unknown."""
+        with self._lock:
+            at = self._turn.mappings_expire_at if self._turn else None
+            return [] if at is None else [(at - time.time(), self._labels)]
+
     def actions(self) -> Points:
         """Return the number of rows per planned action in the last poll."""
         with self._lock:
@@ -92,6 +98,13 @@ CATALOG: tuple[Metric, ...] = (
         "s",
         "Age of the source's commits",
         lambda turn: max(0.0, time.time() - turn.commits_at),
+    ),
+    Metric(
+        _PREFIX,
+        "mappings.life",
+        "s",
+        "Time until the first mapping that a consumer group needs expires; absent if unknown",
+        SyncMetrics.mappings_life,
     ),
     _gauge("poll.time", "s", "Length of the last poll", lambda turn: turn.duration_s),
     Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncMetrics.actions),

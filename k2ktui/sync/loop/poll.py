@@ -64,6 +64,8 @@ class SyncPoll:
         duration_s: duration of the poll in seconds.
         unread: groups that could not be read on a cluster, with the reason: none of their offsets
             is translated.
+        mappings_expire_at: when the first mapping that a group needs expires, unless it is written
+            again, in epoch seconds; None if none is needed or expires, or if it is not known.
     """
 
     taken_at: float
@@ -78,6 +80,7 @@ class SyncPoll:
     rereads: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
     unread: tuple[str, ...] = ()
+    mappings_expire_at: float | None = None
 
 
 class SyncStopped(K2kError):
@@ -156,28 +159,25 @@ class SyncLoop:
             bases=dict(Counter(str(row.basis) for row in plan.rows)),
             rereads=_rereads(plan),
             unread=tuple(unread),
+            mappings_expire_at=snapshot.mappings_expire_at,
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:
+        # Also while the source is down: a disaster that lasts must not outlast the mappings.
+        notes = self._keep_mappings()
         # Logged on change only: an outage is not repeated at every poll.
         was_down, self._was_down = self._was_down, bool(snapshot.source_down)
         if snapshot.source_down:
-            text = (
-                f"{snapshot.source_down}; continuing with the last snapshot of its commits "
-                "on the target"
-            )
-            return [] if was_down else [text]
-        notes = ["the source responds again"] if was_down else []
+            if not was_down:
+                notes.append(
+                    f"{snapshot.source_down}; continuing with the last snapshot of its commits "
+                    "on the target"
+                )
+            return notes
+        notes += ["the source responds again"] if was_down else []
         view = self._snapshots.last_source
         if view is None:
             return notes
-        try:
-            self._snapshots.keep()
-        except K2kError as error:
-            log.debug("journal of written offsets: the cause", exc_info=error)
-            notes.append(
-                f"the journal of written offsets cannot be updated on the target: {error.message}"
-            )
         try:
             self._commit_writer.keep(view, lambda topic: True, self._snapshots.find_gone)
         except K2kError as error:
@@ -186,6 +186,14 @@ class SyncLoop:
                 f"snapshots of the source's commits are not written to the target: {error.message}"
             )
         return notes
+
+    def _keep_mappings(self) -> list[str]:
+        try:
+            self._snapshots.keep()
+        except K2kError as error:
+            log.debug("%s: the cause", self._snapshots.not_kept, exc_info=error)
+            return [f"{self._snapshots.not_kept}: {error.message}"]
+        return []
 
     def _summarize(self, snapshot: Snapshot, written: list[WriteResult]) -> list[str]:
         applied = [row.write for row in written if row.outcome is WriteOutcome.APPLIED]

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import ClassVar
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
@@ -20,6 +21,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
 from k2ktui.replication.ownership.pipeline import moved_topics
+from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.sort import MappingReport
 from k2ktui.sync.mapping.source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping.store import MappingStore
@@ -29,6 +31,8 @@ from k2ktui.text import counted, list_names, safe_text
 log = logging.getLogger(__name__)
 
 READ_S = 30.0
+# Seconds until mappings that could not be republished are tried again.
+_REPEAT_AGAIN_S = 30.0
 # Number of pipelines that an error names.
 _NAMED = 20
 _BOTH_DIRECTIONS = (
@@ -39,6 +43,10 @@ _BOTH_DIRECTIONS = (
 
 class PipelineMappings:
     """k2ktui's own mappings: the commit topic and the mapping topic."""
+
+    not_kept: ClassVar[str] = (
+        "mappings that consumer groups need are not written again before they expire"
+    )
 
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._config, self._target = config, target
@@ -117,7 +125,7 @@ class PipelineMappings:
         """Read new mappings, and load what these offsets depend on."""
         self._positions = positions
         report = self._store.refresh(timeout, positions)
-        self._needed = {at: min(offsets) for at, offsets in commits.items()}
+        self._needed = _lowest(commits)
         self._store.reach(self._needed, lowest_commits)
         return self._add_running(report)
 
@@ -181,11 +189,27 @@ class PipelineMappings:
         """Return what the commit topic said last: heartbeats of k2ktui are in the state topic."""
         return CopierState(fenced_by=self._fenced_by, deleted=self._deleted)
 
+    def expires_at(self, commits: Commits) -> float | None:
+        """Return when the first mapping that groups need expires; None as the protocol says."""
+        return self._store.expires_at(_lowest(commits))
+
     def keep(self) -> None:
         """Republish mappings that groups still need, before retention deletes them."""
-        if monotonic() >= self._next_repeat:
-            self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
-            self._store.republish(self._needed)
+        if monotonic() < self._next_repeat:
+            return
+        self._next_repeat = monotonic() + _REPEAT_AGAIN_S
+        self._store.republish(self._needed)
+        longest = self._config.offset_mapping.retention.schedule_s
+        self._next_repeat = monotonic() + self.repeat_interval_s(longest)
+
+    @property
+    def expiry(self) -> MappingExpiry | None:
+        """Retention of the mapping topic, as last read; None if it was not."""
+        return self._store.expiry
+
+    def repeat_interval_s(self, longest: float) -> float:
+        """Return the seconds until ``keep`` is due, at most ``longest``."""
+        return self._store.repeat_interval_s(longest)
 
     def _add_running(self, report: MappingReport) -> MappingReport:
         """Add to the conflicts the pipelines with earlier copies that still run.
@@ -211,6 +235,10 @@ class PipelineMappings:
         except Refused as error:
             log.info("pipeline %s counts as running: %s", group, error.message)
             return True
+
+
+def _lowest(commits: Commits) -> dict[SourcePartition, int]:
+    return {at: min(offsets) for at, offsets in commits.items()}
 
 
 def _differ(one: ClusterPair, other: ClusterPair) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from zlib import crc32
 
 from confluent_kafka.admin import OffsetSpec
@@ -16,20 +17,61 @@ from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
     MappingRecord,
+    Position,
     ScatteredRun,
     SourcePartition,
     mapping_key,
     mapping_value,
 )
 from k2ktui.kafka.admin.topics import require_topic_settings
-from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.keyed_writer import Entry, KeyedWriter
 
 # The same limit as in the replication engine: a record must stay far below max.message.bytes.
 _RANGES_A_RECORD = 8_000
 
 
-def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
+@dataclass(frozen=True, slots=True)
+class MappingExpiry:
+    """When the topic's retention deletes mappings.
+
+    Attributes:
+        retention_ms: how long records stay, None for ever.
+        by_size: whether ``retention.bytes`` may delete them earlier.
+    """
+
+    retention_ms: int | None
+    by_size: bool = False
+
+    def expires_at(self, written_ms: int) -> float | None:
+        """Return when a record may be deleted, in epoch seconds; None: never, or not known."""
+        if self.retention_ms is None or self.by_size:
+            return None
+        return (written_ms + self.retention_ms) / 1000
+
+    def interval_s(self, longest: float) -> float:
+        """Return the seconds between two repeats: four in the half in which a mapping is old."""
+        return longest if self.retention_ms is None else min(longest, self.retention_ms / 8_000)
+
+
+def read_expiry(target: Cluster, topic: str) -> MappingExpiry:
+    """Read the retention of the mapping topic.
+
+    Raises:
+        Refused: the principal may not read the topic's configuration.
+    """
+    settings = require_topic_settings(target, [topic])[topic]
+    values = {name: entry.value for name, entry in settings.items()}
+    if "delete" not in values.get("cleanup.policy", "delete"):
+        return MappingExpiry(None)
+    retention = int(values.get("retention.ms") or -1)
+    by_size = int(values.get("retention.bytes") or -1) >= 0
+    return MappingExpiry(None if retention < 0 else retention, by_size)
+
+
+def old_before(
+    target: Cluster, topic: str, ends: Mapping[int, int], expiry: MappingExpiry
+) -> dict[int, int]:
     """Return for each mapping partition the offset before which records are old.
 
     Old means older than half of ``retention.ms``; empty if the topic keeps its records forever.
@@ -38,21 +80,55 @@ def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int
         target: the target cluster.
         topic: the mapping topic.
         ends: per partition, the offset to which it was read.
-
-    Raises:
-        Refused: the principal may not read the topic's configuration.
+        expiry: retention of the topic.
     """
-    entry = require_topic_settings(target, [topic])[topic].get("retention.ms")
-    retention = int(entry.value) if entry and entry.value else -1
-    if retention < 0:
+    if expiry.retention_ms is None:
         return {}
-    half = int(time.time() * 1000) - retention // 2
+    half = int(time.time() * 1000) - expiry.retention_ms // 2
     where = [(topic, number) for number in ends]
     offsets = target.offsets(where, OffsetSpec.for_timestamp(half))
     return {
         number: ends[number] if offset < 0 else min(offset, ends[number])
         for (_, number), offset in offsets.items()
     }
+
+
+def read_target_ends(
+    target: Cluster,
+    positions: Mapping[SourcePartition, Position],
+    partitions: Collection[TargetPartition],
+) -> dict[SourcePartition, dict[TargetPartition, int]]:
+    """Return the high watermarks of the target partitions that may still have the copies.
+
+    Left out are source partitions of which a target topic was deleted or created again, or of which
+    a target partition cannot be read: whether the target has what a mapping names is unknown.
+
+    Args:
+        target: the target cluster.
+        positions: the replicated positions.
+        partitions: the target partitions that mappings name.
+    """
+    ends = target.offsets(sorted(partitions), OffsetSpec.latest()) if partitions else {}
+    named = {topic for position in positions.values() for topic in position.target_topics}
+    ids = {
+        name: topic.topic_id
+        for name, topic in target.describe(sorted(named)).items()
+        if isinstance(topic, TopicDescription)
+    }
+    return {
+        source: ends
+        for source, position in positions.items()
+        if all(
+            name in ids and (not before or not ids[name] or ids[name] == before)
+            for name, before in position.target_topics.items()
+        )
+        and (position.beyond(ends) is None or _has_ids(position, ids))
+    }
+
+
+def _has_ids(position: Position, ids: Mapping[str, str]) -> bool:
+    """Whether ids tell that it is the same log: then what it has lost is only its end."""
+    return all(before and ids[name] for name, before in position.target_topics.items())
 
 
 def make_repeats(

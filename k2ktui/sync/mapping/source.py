@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.mapping.anchors import OffsetAnchors
@@ -53,7 +53,13 @@ class CopierState:
 
 
 class MappingSource(Protocol):
-    """The recorded mappings of a flow; used by one thread at a time."""
+    """The recorded mappings of a flow; used by one thread at a time.
+
+    Attributes:
+        not_kept: what an operator is told where ``keep`` fails; the reason follows it.
+    """
+
+    not_kept: ClassVar[str]
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read the replicated positions.
@@ -127,6 +133,19 @@ class MappingSource(Protocol):
 
     def read_copier(self) -> CopierState:
         """Read what the program that copies says about itself.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        ...
+
+    def expires_at(self, commits: Commits) -> float | None:
+        """Return when the first mapping that groups need expires, unless it is written again.
+
+        Epoch seconds; None if none is needed or expires, or if it is not known. After ``refresh``.
+
+        Args:
+            commits: offsets that groups have committed on the source.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.

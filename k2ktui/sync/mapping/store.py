@@ -20,24 +20,27 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.copy_extent import Overlap
-from k2ktui.engine.mapping.intervals import FOREVER
+from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import MappingRanges, find_one
 from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition, find_mapping_gaps
 from k2ktui.engine.records.state import MappingRecord as OffsetMapping
 from k2ktui.engine.records.state import Position, SourcePartition, mapping_key
-from k2ktui.errors import TimedOut
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.mapping import republish as mapping_republish
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.reload import Wanted, reload_ranges, walk_back
+from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.sort import MalformedMapping, MappingReport, MappingSorter
 from k2ktui.text import list_names, safe_text
 
 log = logging.getLogger(__name__)
 
 _REREAD_S = 60.0
+# Retention of the topic is read again after so many seconds.
+_EXPIRY_S = 300.0
 _LATE_POLL_S = 0.02
 _LATE_SLACK_S = 1.0
 # Trimming costs a copy, so it waits until enough ranges can be dropped.
@@ -75,6 +78,9 @@ class MappingStore:
         # What was logged before.
         self._logged_malformed, self._logged_behind = 0, False
         self._logged_conflicts: set[SourcePartition] = set()
+        self._logged_lost: list[str] = []
+        self._expiry: MappingExpiry | None = None
+        self._next_expiry = 0.0
         self._start_over()
 
     def _start_over(self) -> None:
@@ -293,6 +299,10 @@ class MappingStore:
     ) -> list[SourcePartition]:
         """Republish mappings that are needed and that the topic's retention will soon delete.
 
+        Each is written in its own term, so that what a later run has mapped still replaces it. What
+        the target has lost is left out: once the later mappings that show the loss had expired, a
+        repeat would send groups to other records.
+
         Args:
             needed: lowest committed offset of any live group, per source partition.
             timeout: seconds, for reading and for writing each.
@@ -307,20 +317,22 @@ class MappingStore:
         """
         if not self._next:
             return []
-        old = mapping_republish.old_before(self._target, self._topic, self._next)
+        expiry = self._read_expiry()
+        old = mapping_republish.old_before(self._target, self._topic, self._next, expiry)
         wanted = {}
         for source, offset in needed.items():
             track = self._tracks.get(source)
-            spans = track.only_before(old, offset) if track else ()
+            spans = track.only_before(old, track.needed_from(offset)) if track else ()
             if spans:
                 wanted[source] = spans
         self._hold({source: spans[0][0] for source, spans in wanted.items()}, monotonic() + timeout)
         # Where the broker deleted the records before they were read again, a repeat would claim
         # that nothing was copied below the ranges in memory.
         held = {s: spans for s, spans in wanted.items() if self.held_from(s) <= spans[0][0]}
+        present = self._leave_out_lost(held)
         entries = [
             entry
-            for source, spans in held.items()
+            for source, spans in present.items()
             for span in spans
             for entry in mapping_republish.make_repeats(
                 self.owner(source), source, self._tracks[source], span
@@ -329,9 +341,77 @@ class MappingStore:
         if entries:
             count = len(self._next)
             mapping_republish.write_repeats(self._target, self._topic, count, entries, timeout)
-            names = list_names([str(source) for source in sorted(held)], _NAMED)
+            names = list_names([str(source) for source in sorted(present)], _NAMED)
             log.info("mappings that retention would delete written again: %s", names)
-        return sorted(held)
+        return sorted(present)
+
+    def _leave_out_lost(
+        self, spans: Mapping[SourcePartition, Sequence[Span]]
+    ) -> dict[SourcePartition, list[Span]]:
+        """Return the spans of source offsets without those whose records the target has lost."""
+        if not spans:
+            return {}
+        positions = {s: self._positions[s] for s in spans if s in self._positions}
+        targets = {target for source in spans for target in self._tracks[source].target_ranges}
+        ends = mapping_republish.read_target_ends(self._target, positions, targets)
+        present: dict[SourcePartition, list[Span]] = {}
+        lost: list[str] = []
+        for source, wanted in spans.items():
+            track = self._tracks[source]
+            if source not in ends or not track.target_ranges.keys() <= ends[source].keys():
+                lost.append(f"{source}: its target is not the one that was written to, or is down")
+                continue
+            gone = OffsetIntervals(track.find_lost(ends[source], wanted[0][0]))
+            left = [part for span in wanted for part in gone.missing(*span)]
+            lost += [f"{source}: the target has lost records from {a} on" for a, _ in gone.all()]
+            if left:
+                present[source] = left
+        if lost and lost != self._logged_lost:
+            log.warning("mappings not written again: %s", list_names(lost, _NAMED))
+        self._logged_lost = lost
+        return present
+
+    @property
+    def expiry(self) -> MappingExpiry | None:
+        """Retention of the topic as it was last read, None if it was not."""
+        return self._expiry
+
+    def repeat_interval_s(self, longest: float) -> float:
+        """Return the seconds until the next ``republish`` is due."""
+        return longest if self._expiry is None else self._expiry.interval_s(longest)
+
+    def expires_at(self, needed: Mapping[SourcePartition, int]) -> float | None:
+        """Return when retention may delete the first mapping that is needed and in the topic.
+
+        Epoch seconds, rather too early than too late. None if nothing is needed or expires, or if
+        it is not known: with ``retention.bytes``, or where the topic's settings may not be read.
+
+        Args:
+            needed: as for ``republish``.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        tracks = {source: self._tracks[source] for source in needed if source in self._tracks}
+        written = [
+            at
+            for source, track in tracks.items()
+            if (at := track.written_ms(track.needed_from(needed[source]))) is not None
+        ]
+        if not written:
+            return None
+        try:
+            if self._expiry is None or monotonic() >= self._next_expiry:
+                self._read_expiry()
+        except Refused as error:
+            log.debug("retention of %s is unknown: %s", self._topic, error.message)
+            return None
+        return None if self._expiry is None else self._expiry.expires_at(min(written))
+
+    def _read_expiry(self) -> MappingExpiry:
+        self._next_expiry = monotonic() + _EXPIRY_S
+        self._expiry = mapping_republish.read_expiry(self._target, self._topic)
+        return self._expiry
 
     def _find_topic(self) -> int:
         """Return the number of partitions, 0 if there is no mapping topic."""

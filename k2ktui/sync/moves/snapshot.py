@@ -40,7 +40,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.unreachable import OtherCluster
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
-from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.commit_snapshots import list_kept_commits, read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
 from k2ktui.sync.mapping.sort import MalformedMapping, MappingReport
@@ -201,6 +201,7 @@ class SnapshotReader:
             written=written,
             longest_metadata=self._longest_metadata(source.groups),
             moved=self._record.moved_topics(),
+            mappings_expire_at=self._record.expires_at(_collect_commits(source.groups.values())),
             notes=(
                 *_notes(copies.report),
                 *([unread] if unread else []),
@@ -372,6 +373,19 @@ class SnapshotReader:
         replicas = {at: self._replica(at, position, source) for at, position in positions.items()}
         return replicas, (*_notes(report), *self._record.notes())
 
+    def find_expiry(self) -> float | None:
+        """Return when the first mapping expires that the source's groups needed when last seen.
+
+        After ``read_mappings``; the source is not needed. As for a snapshot; None without snapshots
+        of commits, too.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: the target does not answer, or not this.
+        """
+        pair, chosen = self._record.clusters(), self._config.consumer_groups
+        commits = list_kept_commits(self.store.read().commits, pair, chosen.matches)
+        return self._record.expires_at(commits)
+
     def find_gone(self, names: Collection[str]) -> set[str]:
         """Return which groups, which the last listing of the source lacked, are gone there."""
         return self._source.find_gone(names)
@@ -379,6 +393,11 @@ class SnapshotReader:
     def explain_none(self) -> str:
         """Return why the last snapshot has no mapping of any copied record; "" if it has one."""
         return self._record.explain_none()
+
+    @property
+    def not_kept(self) -> str:
+        """What an operator is told where ``keep`` fails."""
+        return self._record.not_kept
 
     def keep(self) -> None:
         """Preserve on the target the mappings that would be lost otherwise.

@@ -32,11 +32,13 @@ from k2ktui.engine.records.state import (
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.progress import ProgressStep, listening
+from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.mapping.store import MappingStore
 from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    end_offsets,
     eventually,
     open_transaction,
     produce,
@@ -88,6 +90,14 @@ def put_steps(copied: Copied, count: int, first: int = 0, at_ms: int | None = No
         copied.mappings,
         [Out(out.value, out.key, timestamp=at_ms) for out in outs],
     )
+
+
+def fill_lane(node: KafkaNode, count: int) -> None:
+    """Let the target partition have so many records at least."""
+    topic = LANE[0]
+    if topic not in admin(node).list_topics(timeout=20).topics:
+        create_topic(node, topic)
+    produce(node, topic, [b""] * (count - end_offsets(node, topic)[0]))
 
 
 def rows(store: MappingStore) -> list[Range]:
@@ -324,9 +334,15 @@ def test_what_groups_need_is_written_again_before_it_is_deleted(
     put_steps(copied, 10, first=300, at_ms=now)
     store.refresh(20, position(3_100))
     before = rows(store)
+    assert store.republish({AT: 1_005}) == [], "the target has not what they name"
+    fill_lane(copied.target, 4_000)
+    assert store.expires_at({AT: 1_005}) == pytest.approx((now + WEEK_MS * 4 // 10) / 1000)
     assert store.republish({AT: 1_005, OTHER: 0}) == [AT]
     store.refresh(20, position(3_100))
     assert store.republish({AT: 1_005}) == []
+    renewed = store.expires_at({AT: 1_005})
+    assert renewed is not None and now <= renewed * 1000 - WEEK_MS <= time.time() * 1000
+    assert store.expires_at({OTHER: 0}) is None
     delete_before(copied.target, copied.mappings, 300)
     store.refresh(20, position(3_100))
     assert store.find_gaps(AT) == MappingGaps(complete_from=1_005)

@@ -15,9 +15,10 @@ from confluent_kafka.admin import OffsetSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k2ktui.engine.mapping.intervals import Span
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import NOT_FOUND
-from k2ktui.engine.mapping.replica import MappingGaps
+from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -37,7 +38,7 @@ from k2ktui.sync.mapping.sort import MappingSorter
 from k2ktui.sync.mapping.store import MappingStore
 from tests.support.schedule.examples import examples
 
-MANY = 1_000
+MANY, WEEK_MS = 1_000, 604_800_000
 A, B, C = (SourcePartition("s", number) for number in range(3))
 LANE = ("t", 0)
 
@@ -51,6 +52,7 @@ class Topic:
         starts: log start offset per partition.
         repeats: what ``republish`` wrote.
         deleted: log start offsets that take effect when the topic is read again.
+        target_end: high watermark of the target partition that the mappings name.
     """
 
     records: dict[int, list[Entry]] = field(default_factory=dict)
@@ -58,6 +60,12 @@ class Topic:
     repeats: list[Entry] = field(default_factory=list)
     deleted: dict[int, int] = field(default_factory=dict)
     label: str = "target"
+    target_end: int = 1_000_000
+
+    def target_ends(
+        self, target: object, positions: Collection[SourcePartition], partitions: object
+    ) -> dict[SourcePartition, dict[TargetPartition, int]]:
+        return {source: {LANE: self.target_end} for source in positions}
 
     def describe(self, names: Collection[str]) -> dict[str, TopicDescription]:
         return {name: TopicDescription(name, "id", max(self.records) + 1, 1) for name in names}
@@ -129,7 +137,10 @@ def in_memory(patch: pytest.MonkeyPatch) -> Topic:
     made = Topic()
     patch.setattr(mapping_reload, "TopicReader", Reader)
     patch.setattr(mapping_store, "TopicReader", Reader)
-    patch.setattr(mapping_republish, "old_before", lambda target, topic, ends: dict(ends))
+    expiry = mapping_republish.MappingExpiry(WEEK_MS)
+    patch.setattr(mapping_republish, "read_expiry", lambda target, topic: expiry)
+    patch.setattr(mapping_republish, "old_before", lambda target, topic, ends, expiry: dict(ends))
+    patch.setattr(mapping_republish, "read_target_ends", made.target_ends)
 
     def write(target: object, name: str, count: int, entries: Sequence[Entry], s: float) -> None:
         made.repeats += entries
@@ -150,7 +161,8 @@ def loaded(
     )
     cluster: Any = topic
     store = MappingStore(config, cluster)
-    store.refresh(20.0, positions or {})
+    unknown = {at: Position(0, 0, -1, "", 1, 0, *LANE) for at in (A, B, C)}
+    store.refresh(20.0, unknown if positions is None else positions)
     return store
 
 
@@ -169,7 +181,9 @@ def later(topic: Topic) -> dict[SourcePartition, MappingLog]:
     return read(topic, {99: topic.messages(99, 0)})
 
 
-def claimed(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition) -> object:
+def claimed(
+    tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition
+) -> tuple[Span, ...]:
     return tracks[source].known.all() if source in tracks else ()
 
 
@@ -264,6 +278,68 @@ def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic
     assert store.find_gaps(A) == MappingGaps(holes=((5, held),))
 
 
+@pytest.mark.parametrize("committed", [100, 1_000])
+def test_a_group_that_has_read_everything_keeps_where_it_continues(
+    topic: Topic, committed: int
+) -> None:
+    """Without the last mapped record, the end of what was copied would be unknown."""
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    assert store.republish({A: committed}) == [A]
+    assert claimed(later(topic), A) == ((98, 100),)
+    assert rows(later(topic), A) == [98]
+
+
+@pytest.mark.parametrize("target_end", [1_050, 1_051, 500])
+def test_what_the_target_has_lost_is_not_repeated(topic: Topic, target_end: int) -> None:
+    """A repeat would outlive the mappings that show the loss, and lead groups to other records."""
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    topic.target_end = target_end
+    done = store.republish({A: 6})
+    copied = [at for at in range(6, 100, 2) if 1_000 + at < target_end]
+    assert done == ([A] if copied else [])
+    if copied:
+        assert rows(later(topic), A) == copied
+    lost = set(range(6, 100, 2)) - set(copied)
+    covered = {at for low, end in claimed(later(topic), A) for at in range(low, end)}
+    assert not lost & covered, "a covered offset without a mapping would hold no record"
+
+
+def test_what_later_copies_have_overwritten_is_not_repeated(topic: Topic) -> None:
+    """The target lost its end at 1,020, and the records from source offset 50 on landed there."""
+    fill(topic, 0, A, range(5))
+    for n in range(5, 10):
+        made = MappingRecord(
+            "p",
+            A,
+            *LANE,
+            1,
+            (MappingRange(n * 10, 970 + n * 10, 10),),
+            covers=Covers(n * 10, n * 10 + 10),
+        )
+        topic.records[0].append((mapping_key(made), mapping_value(made)))
+    store = loaded(topic)
+    topic.target_end = 1_070
+    assert store.republish({A: 5}) == [A]
+    assert rows(later(topic), A) == [*range(6, 20, 2), *range(50, 100)]
+    covered = {at for low, end in claimed(later(topic), A) for at in range(low, end)}
+    assert not covered & set(range(20, 50, 2))
+
+
+def test_a_target_that_may_be_another_one_gets_no_repeats(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topic was created again, or its leader does not answer."""
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    answers: list[dict[SourcePartition, dict[TargetPartition, int]]] = [{}, {A: {}}]
+    for ends in answers:
+        monkeypatch.setattr(mapping_republish, "read_target_ends", lambda *_, ends=ends: ends)
+        assert store.republish({A: 5}) == []
+    assert topic.repeats == []
+
+
 @settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 2**32))
 def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
@@ -285,7 +361,8 @@ def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
         republished = later(topic)
         assert sorted(republished) == done
         for source, track in republished.items():
-            assert all(low >= needed[source] for low, _ in track.known.all())
+            low = min(needed[source], max(copied[source]))  # the end of a group that has read all
+            assert all(first >= low for first, _ in track.known.all())
             spans = track.known.all()
             expected = sorted(at for at in copied[source] if any(a <= at < b for a, b in spans))
             asked = np.array(expected, dtype=np.int64)

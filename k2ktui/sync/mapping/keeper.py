@@ -1,0 +1,139 @@
+"""Keep the mappings that consumer groups need, beside a run that copies.
+
+The mapping topic deletes its records by age. ``k2ktui sync`` writes again what groups need in each
+of its polls; a run that copies does so here, since a pipeline may have no ``sync``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication.preflight.checks import (
+    Check,
+    passed_check,
+    unknown_check,
+    warning_check,
+)
+from k2ktui.replication.reports.events import MappingsExpire
+from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.sync.commit_snapshots import list_kept_commits
+from k2ktui.sync.mapping.pipeline_mappings import READ_S, PipelineMappings
+from k2ktui.sync.mapping.republish import MappingExpiry
+from k2ktui.sync.mapping.source import NothingCopied
+from k2ktui.sync.store import StateStore
+from k2ktui.text import duration, safe_text
+
+# Soon after a start, and after a failure; the mappings are not held in memory between two turns,
+# so a turn reads the whole topic.
+_SOON_S, _LONGEST_S = 5.0, 3600.0
+_RETRY_S = 30.0
+_CHECK = "needed mappings"
+# Mappings are written again in the second half of their time; less is left where that fails.
+_SHARE_LEFT = 0.25
+
+
+class MappingKeeper(BackgroundRunner):
+    """Republishes the mappings that groups need, before the topic's retention deletes them.
+
+    The groups are those of the commit snapshots on the target, which this run, an earlier one or
+    ``k2ktui sync`` has written: it takes no right on the source, and continues while that is down.
+
+    Args:
+        config: the pipeline.
+        report: called when it begins to fail, at growing intervals, and when it works again.
+        is_wanted: whether this run does it now; of runs that share a pipeline, one does.
+        feed: called with the time at which the first needed mapping expires.
+    """
+
+    failing = PipelineMappings.not_kept
+    recovered = "mappings that consumer groups need are written again before they expire"
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[str], None],
+        is_wanted: Callable[[], bool] = lambda: True,
+        feed: Callable[[MappingsExpire], None] = lambda event: None,
+    ) -> None:
+        super().__init__("mappings", _SOON_S, report)
+        self._config, self._is_wanted, self._feed = config, is_wanted, feed
+
+    def work(self) -> None:
+        """Read what is mapped and needed, and republish what is old."""
+        if not self._is_wanted():
+            self.interval_s = _SOON_S  # this run may lead at any moment
+            return
+        self.interval_s = _RETRY_S
+        target = target_cluster(self._config)
+        mappings, store = PipelineMappings(self._config, target), StateStore(self._config, target)
+        try:
+            self._keep(mappings, store)
+        except NothingCopied:
+            return
+        finally:
+            store.close()
+            mappings.close()
+
+    def _keep(self, mappings: PipelineMappings, store: StateStore) -> None:
+        positions = mappings.positions()
+        chosen = self._config.consumer_groups.matches
+        commits = list_kept_commits(store.read().commits, mappings.clusters(), chosen)
+        if not commits:
+            self._feed(MappingsExpire(None))
+            return
+        mappings.refresh(READ_S, positions, commits, {})
+        mappings.keep()
+        mappings.refresh(READ_S, positions, commits, {})
+        self._feed(MappingsExpire(mappings.expires_at(commits)))
+        self.interval_s = mappings.repeat_interval_s(_LONGEST_S)
+
+
+def check_mappings(config: PipelineConfig) -> Check:
+    """Check how long the mappings live that groups need; it keeps no run from starting."""
+    if not config.features.offset_mapping:
+        return passed_check(_CHECK, "none are written (features.offsetMapping: disabled)")
+    target = target_cluster(config)
+    mappings, store = PipelineMappings(config, target), StateStore(config, target)
+    try:
+        positions = mappings.positions()
+        commits = list_kept_commits(
+            store.read().commits, mappings.clusters(), config.consumer_groups.matches
+        )
+        mappings.refresh(READ_S, positions, {}, {})
+        expires_at = mappings.expires_at(commits)
+    except NothingCopied:
+        return passed_check(_CHECK, "nothing is mapped yet")
+    except K2kError as error:
+        return unknown_check(_CHECK, error.message, error.hint)
+    finally:
+        store.close()
+        mappings.close()
+    if not commits:
+        return unknown_check(
+            _CHECK,
+            "how long they live is not known: no snapshot of the source's groups is on the target",
+            "start and sync write snapshots while they run, with the right to describe groups.",
+        )
+    return _judge_expiry(config.offset_mapping.topic, mappings.expiry, expires_at)
+
+
+def _judge_expiry(topic: str, expiry: MappingExpiry | None, expires_at: float | None) -> Check:
+    name = safe_text(topic)
+    if expires_at is None:
+        if expiry is not None and expiry.by_size:
+            return unknown_check(_CHECK, f"retention.bytes of {name} decides how long they live")
+        return passed_check(_CHECK, f"none in {name} expires")
+    assert expiry is not None and expiry.retention_ms is not None
+    left, retention = expires_at - time.time(), expiry.retention_ms / 1000
+    text = f"the first in {name} expires in {duration(max(0.0, left))}"
+    if left >= _SHARE_LEFT * retention:
+        return passed_check(_CHECK, f"{text}, unless it is written again")
+    return warning_check(
+        _CHECK,
+        f"{text}, and was not written again",
+        "Keep k2ktui start or k2ktui sync running; its log says why it writes none.",
+    )
