@@ -126,7 +126,7 @@ class PipelineFlow(Flow):
         """Return the pipeline's own topics as the source."""
         from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
 
-        return PipelineMappings(self.config, target)
+        return PipelineMappings(self.config, target, source)
 
     def open_auditor(self) -> None:
         """Return None: nothing else translates the groups."""

@@ -37,6 +37,8 @@ class Replica:
             mapping names none.
         source_end: high watermark on the source, read after the groups' commits; None if it was
             not read because no group has committed past the position, or is unknown.
+        compared: anchors for offsets whose mapping is missing, some proven by comparing records;
+            None where the mapping is enough, or nothing was compared.
     """
 
     position: Position | None
@@ -51,6 +53,7 @@ class Replica:
     anchors: OffsetAnchors | None = None
     left_out_end: int = 0
     source_end: int | None = None
+    compared: OffsetAnchors | None = None
 
     @property
     def known_from(self) -> int:

@@ -148,6 +148,7 @@ class _Partial:
 
 _NO_SOURCES: frozenset[SourcePartition] = frozenset()
 # From best to worst; a translation from several partitions has the worst basis among them.
+_CERTAIN = (Basis.EXACT, Basis.END, Basis.AHEAD)
 _ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
 
 
@@ -348,6 +349,44 @@ def _translate_in_log(
     assert position is not None
     if replica.anchors is not None:
         return _translate_by_anchors(replica.anchors, position, committed, log)
+    part = _translate_by_mapping(replica, committed, target, log, first)
+    if part.basis in _CERTAIN or replica.compared is None or log is None:
+        return part
+    return _translate_compared(replica.compared, position, committed, log) or part
+
+
+def _translate_compared(
+    compared: OffsetAnchors, position: Position, committed: int, log: TargetLog
+) -> _Partial | None:
+    """Translate an offset whose mapping is missing, by records that were compared; None if unknown.
+
+    A record before it with a known target offset is a bound: nothing after it landed before it.
+    """
+    low = compared.at_or_before(committed)
+    if low is None or not position.start <= committed < position.offset:
+        return None
+    gone, again = max(0, log.start - low.target), committed - low.source
+    reason = "its mapping is missing; "
+    reason += (
+        f"the last record with a known target offset is {again} offsets before"
+        if again
+        else "records were compared on both clusters"
+    )
+    if gone:
+        reason += f"; the target has deleted up to {gone} unread records"
+    basis = Basis.BOUNDED if again or gone else Basis.EXACT
+    return _Partial(max(low.target, log.start), basis, again, gone, reason)
+
+
+def _translate_by_mapping(
+    replica: Replica,
+    committed: int,
+    target: TargetPartition,
+    log: TargetLog | None,
+    first: FoundRecords,
+) -> _Partial:
+    position = replica.position
+    assert position is not None
     ranges, landed = replica.target_ranges.get(target), first.target
     if committed < replica.known_from:
         return _translate_before_mapping(replica, committed, landed, ranges, log)

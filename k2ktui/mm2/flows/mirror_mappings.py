@@ -120,6 +120,12 @@ class MirrorMappings:
         """Return the known offset anchors of a source partition."""
         return self._anchors.setdefault(source, OffsetAnchors())
 
+    def compare(self, commits: Commits, timeout: float) -> None:
+        """Do nothing: ``refresh`` compares, and keeps what it proves."""
+
+    def compared(self, source: SourcePartition) -> None:
+        """Return None: proven anchors are among those of ``anchors``."""
+
     def untranslatable(self, source: SourcePartition) -> str:
         """Return "": MirrorMaker 2 renames topics, so records flow in one direction."""
         return ""

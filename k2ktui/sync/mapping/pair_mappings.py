@@ -36,7 +36,7 @@ class PairMappings(PipelineMappings):
     """
 
     def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
-        super().__init__(config, target)
+        super().__init__(config, target, source)
         self._states = CommitStatesReader(target)
         self._source = source
         self._source_id = ""

@@ -21,6 +21,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
 from k2ktui.replication.ownership.pipeline import moved_topics
+from k2ktui.sync.mapping.by_content import ContentSearch, MappedCopy
 from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.sort import MappingReport
 from k2ktui.sync.mapping.source import Commits, CopierState, NothingCopied
@@ -42,13 +43,23 @@ _BOTH_DIRECTIONS = (
 
 
 class PipelineMappings:
-    """k2ktui's own mappings: the commit topic and the mapping topic."""
+    """k2ktui's own mappings: the commit topic and the mapping topic.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        source: its source cluster, where records are compared if their mappings are missing; None
+            if nothing is translated.
+    """
 
     not_kept: ClassVar[str] = (
         "mappings that consumer groups need are not written again before they expire"
     )
 
-    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+    def __init__(
+        self, config: PipelineConfig, target: Cluster, source: Cluster | None = None
+    ) -> None:
+        self._search = None if source is None else ContentSearch(source, target)
         self._config, self._target = config, target
         self._group = config.coordination.commit.group
         self._states = CommitStatesReader(target, self._group)
@@ -69,6 +80,8 @@ class PipelineMappings:
         """Disconnect; what was read is kept."""
         self._store.close()
         self._states.close()
+        if self._search is not None:
+            self._search.close()
         for store in self._states_of.values():
             store.close()
 
@@ -124,6 +137,8 @@ class PipelineMappings:
     ) -> MappingReport:
         """Read new mappings, and load what these offsets depend on."""
         self._positions = positions
+        if self._search is not None:
+            self._search.forget()
         report = self._store.refresh(timeout, positions)
         self._needed = _lowest(commits)
         self._store.reach(self._needed, lowest_commits)
@@ -149,13 +164,28 @@ class PipelineMappings:
         """Return None: there are whole ranges."""
         return None
 
+    def compare(self, commits: Commits, timeout: float) -> None:
+        """Compare records for offsets whose mapping is missing in the topic."""
+        if self._search is None or self._config.features.bidirectional_replication:
+            return
+        copies = {
+            at: MappedCopy(position, self.target_ranges(at), self.find_gaps(at))
+            for at, position in self._positions.items()
+        }
+        one_way = {at: offsets for at, offsets in commits.items() if at not in self._two_way}
+        self._search.search(copies, one_way, timeout)
+
+    def compared(self, source: SourcePartition) -> OffsetAnchors | None:
+        """Return the anchors that comparing records has shown; None if it was not needed."""
+        return None if self._search is None else self._search.anchors(source)
+
     def untranslatable(self, source: SourcePartition) -> str:
         """Return the reason if the pipeline leaves out records that came from the target."""
         return _BOTH_DIRECTIONS if source in self._two_way else ""
 
     def notes(self) -> Sequence[str]:
-        """Return no notes."""
-        return ()
+        """Return notes on positions whose mapping is missing, and that could not be compared."""
+        return () if self._search is None else self._search.notes()
 
     def explain_none(self) -> str:
         """Return why no copied record is mapped; other files may name another mapping topic."""

@@ -119,6 +119,21 @@ class MappingSource(Protocol):
         """Return the offset anchors where whole ranges are unavailable; None where they exist."""
         ...
 
+    def compare(self, commits: Commits, timeout: float) -> None:
+        """Compare records on both clusters, for offsets whose mapping is missing in the topic.
+
+        After ``refresh``, and only while the source answers.
+
+        Args:
+            commits: committed offsets on the source, to be translated.
+            timeout: seconds; what was not compared by then is unknown.
+        """
+        ...
+
+    def compared(self, source: SourcePartition) -> OffsetAnchors | None:
+        """Return the anchors that ``compare`` knows or has proven; None if it was not needed."""
+        ...
+
     def untranslatable(self, source: SourcePartition) -> str:
         """Return why offsets of a source partition are not translated; "" if they are."""
         ...
@@ -191,6 +206,7 @@ def make_replica(
         source_start=source_start,
         holes=gaps.holes,
         anchors=mappings.anchors(source),
+        compared=mappings.compared(source),
         behind=gaps.behind,
         mapped=mappings.count_mapped(source),
         held_from=mappings.held_from(source),

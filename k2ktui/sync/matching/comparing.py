@@ -9,6 +9,7 @@ can be mistaken for a committed one. This module does not access Kafka.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from k2ktui.engine.mapping.anchors import OffsetAnchor
@@ -27,7 +28,12 @@ Way = Callable[[Sequence[KafkaRecord], Sequence[KafkaRecord]], Answers]
 
 
 def compare(
-    offsets: Sequence[int], source_range: RecordRange, target_range: RecordRange, way: Way
+    offsets: Sequence[int],
+    source_range: RecordRange,
+    target_range: RecordRange,
+    way: Way,
+    *,
+    unique: bool = False,
 ) -> Answers:
     """Return the target offset of the anchor at each source offset, or why it is not proven.
 
@@ -36,6 +42,8 @@ def compare(
         source_range: records of the source.
         target_range: records of the target.
         way: function that compares two lists of records.
+        unique: whether the record at an offset must occur once in both ranges: others may have
+            written records with the same content, and to count alike records proves nothing then.
     """
     for side, records in (("source", source_range), ("target", target_range)):
         if records.unread:
@@ -50,6 +58,8 @@ def compare(
         targets = _combine_answers(
             targets, way(every, copy), _has_aborted_records(source_range, copy)
         )
+    if unique:
+        targets = _require_unique(offsets, targets, every, copy)
     if any(isinstance(target, str) for target in targets):
         left = Neighbors(every, copy)
         targets = [
@@ -60,6 +70,28 @@ def compare(
     return [
         UNSTABLE if 0 <= stable < offset else answer
         for offset, answer in zip(offsets, targets, strict=True)
+    ]
+
+
+def _require_unique(
+    offsets: Sequence[int],
+    answers: Answers,
+    original: Sequence[KafkaRecord],
+    copy: Sequence[KafkaRecord],
+) -> Answers:
+    counts = [Counter(map(content_digest, records)) for records in (original, copy)]
+    sources = [record.offset for record in original]
+
+    def is_unique(offset: int) -> bool:
+        row = bisect_left(sources, offset)
+        if row == len(sources):
+            return True
+        digest = content_digest(original[row])
+        return all(count[digest] <= 1 for count in counts)
+
+    return [
+        answer if isinstance(answer, str) or is_unique(offset) else _ALIKE
+        for offset, answer in zip(offsets, answers, strict=True)
     ]
 
 

@@ -1,11 +1,12 @@
 """Proves exact positions by comparing records around an estimate on both clusters.
 
-MirrorMaker 2 records the target offsets of few records only. From the nearest of these anchors,
-both logs are compared record by record up to the committed offsets; the positions are proven if
-key, value, headers and timestamp of every record match. One walk serves all groups of a partition.
-If a position is too far from the previous one, a pattern of neighboring records is searched around
-the estimate; it proves the position if it occurs exactly once. If records were deleted on either
-side, for example by compaction, the remaining neighbors prove it if their copies are adjacent.
+MirrorMaker 2 records the target offsets of few records only, and the mappings of a pipeline expire.
+From the nearest of the anchors that are left, both logs are compared record by record up to the
+committed offsets; the positions are proven if key, value, headers and timestamp of every record
+match. One walk serves all groups of a partition. If a position is too far from the previous one, a
+pattern of neighboring records is searched around the estimate, and around the record's time; it
+proves the position if it occurs exactly once. If records were deleted on either side, for example
+by compaction, the remaining neighbors prove it if their copies are adjacent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
+
+from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.mapping.anchors import OffsetAnchor, OffsetAnchors
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -79,10 +82,13 @@ class PositionProver:
     Args:
         source: the source cluster; it is only read.
         target: the target cluster; it is only read.
+        unique: as for ``compare``.
     """
 
-    def __init__(self, source: Cluster, target: Cluster) -> None:
+    def __init__(self, source: Cluster, target: Cluster, *, unique: bool = False) -> None:
+        self._unique = unique
         self._source, self._target = ContentReader(source), ContentReader(target)
+        self._target_cluster = target
         self._tried: dict[tuple[SourcePartition, int], _Tried] = {}
         self._trouble = ""
 
@@ -179,18 +185,21 @@ class PositionProver:
         until = monotonic() + timeout
         copies = self._target.stretches([job.target_span for job in jobs], timeout)
         jobs, originals = self._read_source(jobs, until)
+        answers = [
+            find_target_offsets(job, original, copy, unique=self._unique)
+            for job, original, copy in zip(jobs, originals, copies, strict=True)
+        ]
+        answers = self._search_by_time(jobs, originals, answers, until)
         proven = []
-        for job, original, copy in zip(jobs, originals, copies, strict=True):
+        for job, landed_at in zip(jobs, answers, strict=True):
             known, failed = anchors[job.at], {}
-            for offset, landed in zip(
-                job.offsets, find_target_offsets(job, original, copy), strict=True
-            ):
+            for offset, landed in zip(job.offsets, landed_at, strict=True):
                 if isinstance(landed, str):
                     failed[offset] = landed
                 elif known.prove(OffsetAnchor(offset, landed)):
                     proven.append((job.at, OffsetAnchor(offset, landed)))
                 else:
-                    failed[offset] = "the records found contradict the offset-syncs"
+                    failed[offset] = "the records found contradict the known target offsets"
             for offset, why in failed.items():
                 if why == UNSTABLE:
                     continue  # can be proven once the transaction has ended
@@ -199,6 +208,39 @@ class PositionProver:
                 self._tried[job.at, offset] = _Tried(borders, reached, why)
                 log.debug("%s: position of source offset %d not proven: %s", job.at, offset, why)
         return proven
+
+    def _search_by_time(
+        self,
+        jobs: Sequence[ComparisonJob],
+        originals: Sequence[RecordRange],
+        answers: Sequence[Answers],
+        until: float,
+    ) -> list[Answers]:
+        """Return the answers, with those of patterns that were not where they were estimated.
+
+        The farther the anchor, the more the offsets of both logs have drifted apart. Copies have
+        the time of their records, so the pattern is searched around it, too.
+        """
+        found = list(answers)
+        again: dict[int, ComparisonJob] = {}
+        for number, job in enumerate(jobs):
+            at_ms = _time_of(job, originals[number]) if isinstance(answers[number][0], str) else -1
+            if job.forward is None and at_ms >= 0:
+                topic, partition, _ = job.target_span[0]
+                spec = OffsetSpec.for_timestamp(at_ms)
+                guess = self._target_cluster.offsets([(topic, partition)], spec)
+                offset = guess.get((topic, partition), -1)
+                if offset >= 0:
+                    begin = max(0, offset - WALK // 2)
+                    again[number] = replace(job, target_span=((topic, partition, begin), WALK))
+        if again:
+            spans = [job.target_span for job in again.values()]
+            copies = self._target.stretches(spans, max(0.0, until - monotonic()))
+            for (number, job), copy in zip(again.items(), copies, strict=True):
+                found[number] = find_target_offsets(
+                    job, originals[number], copy, unique=self._unique
+                )
+        return found
 
     def _read_source(
         self, jobs: Sequence[ComparisonJob], until: float
@@ -217,6 +259,12 @@ class PositionProver:
             for number, job in unread.items():
                 made[number] = job
         return made, [read[number] for number in range(len(made))]
+
+
+def _time_of(job: ComparisonJob, original: RecordRange) -> int:
+    """Return the timestamp of the first record at or after a job's first offset; -1 for none."""
+    following = [at for at in original.records if at >= job.offsets[0]]
+    return original.records[min(following)].timestamp_ms if following else -1
 
 
 def widen(job: ComparisonJob, read: RecordRange) -> ComparisonJob | None:
@@ -285,7 +333,7 @@ def _walk(
     *,
     forward: bool,
 ) -> ComparisonJob:
-    topic, partition = position.target_topic, at.partition
+    topic, partition = _target_of(at, position)
     far = abs(offsets[-1] - anchor.source)
     low, high = borders
     # With transactions, a marker may follow every record.
@@ -295,12 +343,12 @@ def _walk(
         between = high.target - low.target + NEIGHBOURS
         room = between if between <= WALK else min(room, between)
     if forward:
-        on_source = (at.topic, partition, anchor.source), far + NEIGHBOURS
+        on_source = (at.topic, at.partition, anchor.source), far + NEIGHBOURS
         on_target = (topic, partition, anchor.target), room
     else:
         first = max(0, offsets[-1] - NEIGHBOURS)
         room = min(anchor.target, room)
-        on_source = (at.topic, partition, first), anchor.source - first
+        on_source = (at.topic, at.partition, first), anchor.source - first
         on_target = (topic, partition, anchor.target - room), room
     return ComparisonJob(
         at, tuple(offsets), anchor, forward, on_source, on_target, None if forward else low
@@ -317,8 +365,13 @@ def _pattern(
     begin = max(0, min(guesses) - _AROUND)
     count = min(max(guesses) + _AROUND - begin, WALK)
     on_source = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
-    on_target = (position.target_topic, at.partition, begin), count
+    on_target = (*_target_of(at, position), begin), count
     return ComparisonJob(at, (offset,), anchors[0], None, on_source, on_target)
+
+
+def _target_of(at: SourcePartition, position: Position) -> tuple[str, int]:
+    partition = position.target_partition
+    return position.target_topic, at.partition if partition is None else partition
 
 
 def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
@@ -347,7 +400,11 @@ def _portions(jobs: Sequence[ComparisonJob]) -> Iterator[list[ComparisonJob]]:
 
 
 def find_target_offsets(
-    job: ComparisonJob, source_range: RecordRange, target_range: RecordRange
+    job: ComparisonJob,
+    source_range: RecordRange,
+    target_range: RecordRange,
+    *,
+    unique: bool = False,
 ) -> Answers:
     """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
     low = job.low if job.low and job.source_span[0][2] <= job.low.source else None
@@ -359,4 +416,4 @@ def find_target_offsets(
             return walk_forward(job.offsets, job.anchor, one, other)
         return walk_backward(job.offsets, job.anchor, one, other, low=low)
 
-    return compare(job.offsets, source_range, target_range, way)
+    return compare(job.offsets, source_range, target_range, way, unique=unique)

@@ -51,6 +51,8 @@ from k2ktui.text import safe_message, safe_text
 log = logging.getLogger(__name__)
 
 _READ_S = 30.0
+# What is not compared by then is told, and compared by the next snapshot.
+_COMPARE_S = 20.0
 _NO_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
 _NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
 
@@ -443,6 +445,8 @@ class SnapshotReader:
             }
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
+        if not down:
+            self._record.compare(commits, _COMPARE_S)
         named = {topic for position in positions.values() for topic in position.target_topics}
         begun = named - ids.keys()
         ids |= self.target.topic_ids(begun)

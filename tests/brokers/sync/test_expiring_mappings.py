@@ -6,35 +6,41 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.engine.records.state import Landed, SourcePartition, position_key, position_value
+from k2ktui.errors import Refused
+from k2ktui.replication.ownership.commit_state import CommitStatesReader
 from k2ktui.replication.preflight.checks import CheckOutcome
 from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop.poll import SyncLoop
-from k2ktui.sync.mapping import store as mapping_store
+from k2ktui.sync.mapping import republish as mapping_republish
 from k2ktui.sync.mapping.keeper import MappingKeeper, check_mappings
+from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from tests.support.clusters.kafka import (
+    Out,
     admin,
     create_topic,
     end_offsets,
     eventually,
     produce,
+    read_all,
     start_offsets,
 )
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied
+from tests.support.pipelines.copied import Copied, delete_topic
 from tests.support.records.kinds import delete_before
 
 HOUR_MS = 3_600_000
@@ -76,6 +82,18 @@ def without_source(copied: Copied) -> PipelineConfig:
         copied.settings = settings
 
 
+def await_expiry(copied: Copied, meanwhile: Callable[[], object]) -> None:
+    """Wait until what is mapped now, and what is repeated until then, has been deleted."""
+
+    def has_expired(end: int) -> bool:
+        meanwhile()
+        return start_offsets(copied.target, copied.mappings)[0] >= end
+
+    for _ in range(2):
+        end = end_offsets(copied.target, copied.mappings)[0]
+        eventually(partial(has_expired, end), "the topic has deleted what it had")
+
+
 def keep_commits(copied: Copied) -> None:
     """Write the commits of the source's groups, as each run and ``sync`` does."""
     said: list[str] = []
@@ -86,8 +104,6 @@ def keep_commits(copied: Copied) -> None:
 def translated(config: PipelineConfig) -> dict[str, tuple[int | None, Basis]]:
     """Return the offset and the basis of each group."""
     snapshot = take_snapshot(PipelineFlow(config))
-    from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
-
     plan = make_pipeline_plan(snapshot, plan_options(config))
     return {row.group.rpartition("-")[2]: (row.proposed, row.basis) for row in plan.rows}
 
@@ -109,17 +125,11 @@ def test_a_run_without_sync_keeps_them_while_the_source_is_down(
     set_retention(copied, RETENTION_MS)
     said, events = list[str](), list[MappingsExpire]()
     with MappingKeeper(config, said.append, feed=events.append):
-        # What was written at first, and what was repeated at first, has expired.
-        for _ in range(2):
-            end = end_offsets(target, copied.mappings)[0]
-            eventually(
-                lambda end=end: start_offsets(target, copied.mappings)[0] >= end,
-                "the topic has deleted what it had",
-            )
+        await_expiry(copied, lambda: None)
     assert translated(config) == EVERYTHING
     assert said == []
-    lives = [event.at for event in events]
-    assert None not in lives and lives == sorted(lives, key=float), "each repeat lives longer"
+    lives = [event.at or 0.0 for event in events]
+    assert lives[0] > 0 and lives == sorted(lives), "what is written again lives longer"
 
 
 @pytest.mark.slow
@@ -130,12 +140,160 @@ def test_sync_keeps_them_while_the_source_is_down(
     config = without_source(copied)
     set_retention(copied, RETENTION_MS)
     with contextlib.closing(SyncLoop(PipelineFlow(config))) as loop:
-
-        def expired(end: int) -> bool:
-            loop.turn()
-            return start_offsets(target, copied.mappings)[0] >= end
-
-        for _ in range(2):
-            end = end_offsets(target, copied.mappings)[0]
-            eventually(lambda end=end: expired(end), "the topic has deleted what it had")
+        await_expiry(copied, loop.turn)
     assert translated(config) == EVERYTHING
+
+
+def test_only_the_run_that_leads_keeps_them(copied: Copied, topic: str, target: KafkaNode) -> None:
+    """After a failover of the leader, the next one does."""
+    keep_commits(copied)
+    set_retention(copied, HOUR_MS)
+    said, events, leads = list[str](), list[MappingsExpire](), [False]
+    keeper = MappingKeeper(copied.config, said.append, lambda: leads[0], events.append)
+    keeper.do_once()
+    assert events == []
+    leads[0] = True
+    keeper.do_once()
+    assert said == [] and len(events) == 1
+    assert events[0].at == pytest.approx(time.time() + HOUR_MS / 1000, abs=600)
+
+
+def test_without_snapshots_of_groups_nothing_is_known_to_be_needed(
+    copied: Copied, topic: str
+) -> None:
+    """A run without the right to list groups, beside which no ``sync`` ever ran."""
+    said, events = list[str](), list[MappingsExpire]()
+    MappingKeeper(without_source(copied), said.append, feed=events.append).do_once()
+    assert said == [] and events == [MappingsExpire(None)]
+    check = check_mappings(copied.config)
+    assert check.outcome is CheckOutcome.UNKNOWN and "no snapshot" in check.detail
+
+
+def test_how_long_they_live_is_said(copied: Copied, topic: str) -> None:
+    """By ``check`` and ``status``, in text and JSON: ``—`` where nothing expires."""
+    keep_commits(copied)
+    shown = k2ktui("status", "-f", copied.file).stdout
+    assert re.search(r"Mappings that groups need: the first expires in 6 d 23 h", shown)
+    now = time.time()
+    for arguments in ((), ("--groups",)):
+        status = json.loads(k2ktui("status", "-f", copied.file, "--json", *arguments).stdout)
+        assert status["mappings_expire_at"] == pytest.approx(now + 7 * 86_400, abs=600)
+    assert check_mappings(copied.config).outcome is CheckOutcome.PASS
+    set_retention(copied, 60_000_000, retention_bytes="1000000000")
+    assert "the first expires in —" in k2ktui("status", "-f", copied.file).stdout
+    check = check_mappings(copied.config)
+    assert check.outcome is CheckOutcome.UNKNOWN and "retention.bytes" in check.detail
+    set_retention(copied, -1, retention_bytes="-1")
+    assert "the first expires in —" in k2ktui("status", "-f", copied.file).stdout
+    assert "expires" in check_mappings(copied.config).detail
+
+
+def test_a_failure_is_named_as_what_it_is(
+    copied: Copied, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no journal that cannot be written."""
+
+    def refuse(*_: object) -> None:
+        raise Refused("not authorized to write to the mapping topic")
+
+    monkeypatch.setattr(mapping_republish, "read_expiry", refuse)
+    with contextlib.closing(SyncLoop(PipelineFlow(copied.config))) as loop:
+        notes = loop.turn().notes
+    expected = "mappings that consumer groups need are not written again before they expire: not"
+    assert any(note.startswith(expected) for note in notes)
+
+
+# Expired mappings, by content.
+def put_landed(copied: Copied, topic: str, end: int, landed_first: int = PRIOR) -> None:
+    """Write the position as a run does, which says how far it has written."""
+    state = CommitStatesReader(copied.cluster, copied.name)
+    try:
+        description = copied.cluster.find(copied.commits)
+        assert description is not None
+        (position,) = state.read(description, 30)[copied.name].positions.values()
+    finally:
+        state.close()
+    landed = (Landed(topic, 0, landed_first, end),)
+    entry = position_value(replace(position, landed=landed))
+    key = position_key(copied.name, SourcePartition(topic, 0))
+    produce(copied.target, copied.commits, [Out(entry, key)])
+
+
+def lose_mappings(copied: Copied) -> None:
+    delete_before(copied.target, copied.mappings, end_offsets(copied.target, copied.mappings)[0])
+
+
+def test_groups_of_expired_mappings_are_found_by_content(copied: Copied, topic: str) -> None:
+    """Each record is compared from the end of what the pipeline has written."""
+    lose_mappings(copied)
+    assert translated(copied.config)["middle"][1] is Basis.UNMAPPED, "how far is not known"
+    put_landed(copied, topic, PRIOR + 200)
+    done = k2ktui("plan", "-f", copied.file, code=None)
+    assert re.search(r"records were compared on both clusters", done.stdout)
+    assert translated(copied.config)["middle"] == (PRIOR + 101, Basis.EXACT)
+    # Without the source, there is nothing to compare.
+    keep_commits(copied)
+    assert translated(without_source(copied))["middle"][1] is Basis.UNMAPPED
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_records_of_other_programs_lie_between(
+    copied: Copied, source: KafkaNode, target: KafkaNode, alike: bool
+) -> None:
+    """A record that is unique is found; of equal ones, it is not known which is whose copy."""
+    name, at_ms = create_topic(source), int(time.time() * 1000) - HOUR_MS
+    outs = [Out(b"same" if alike else b"%d" % n, timestamp=at_ms) for n in range(200)]
+    produce(source, name, outs)
+    copied.put_run()
+    copied.copy(name)
+    produce(target, name, outs[-1:])
+    commit_offsets(source, copied.group("middle"), {(name, 0): 101})
+    lose_mappings(copied)
+    put_landed(copied, name, PRIOR + 201, PRIOR + 200)
+    offset, basis = translated(copied.config)["middle"]
+    if alike:
+        assert basis is Basis.UNMAPPED
+    else:
+        assert (offset, basis) == (PRIOR + 101, Basis.EXACT)
+
+
+def test_between_mappings_that_are_left_records_are_compared_or_a_bound_is_given(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    """One mapping record of five is lost; in its middle, another program's record is found."""
+    name = create_topic(source)
+    produce(source, name, [b"%d" % n for n in range(50)])
+    copied.put_run()
+    landed = copied.copy(name, step=10)[name, 0]
+    for stem, at in {"before": 5, "within": 15, "after": 25}.items():
+        commit_offsets(source, copied.group(stem), {(name, 0): at})
+    whole = translated(copied.config)
+    kept = read_all(target, copied.mappings)
+    delete_topic(target, copied.mappings)
+    create_topic(target, copied.mappings)
+    produce(target, copied.mappings, [Out(got.value, got.key) for got in (kept[0], *kept[2:])])
+    found = translated(copied.config)
+    assert found["before"] == whole["before"] and found["after"] == whole["after"]
+    # A native record follows each ten, as the copy of another program.
+    assert found["within"] == (landed[9] + 1, Basis.BOUNDED) or found["within"] == whole["within"]
+
+
+def test_a_far_record_is_found_by_its_time(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    """The offsets of the target have drifted by far more than what is searched around an anchor."""
+    name, count, began = create_topic(source), 30_000, int(time.time() * 1000) - HOUR_MS
+    produce(source, name, [Out(b"%d" % n, timestamp=began + n) for n in range(count)])
+    copied.put_run()
+    create_topic(target, name)
+    pairs: dict[int, int] = {}
+    for first in range(0, count, 10_000):
+        part = [Out(b"%d" % n, timestamp=began + n) for n in range(first, first + 10_000)]
+        offsets = produce(target, name, part)
+        pairs |= zip(range(first, first + 10_000), offsets, strict=True)
+        produce(target, name, [Out(b"native", timestamp=began + first + 10_000)] * 6_000)
+    copied.record(name, 0, pairs, count, 0)
+    commit_offsets(source, copied.group("far"), {(name, 0): 12_345})
+    lose_mappings(copied)
+    put_landed(copied, name, end_offsets(target, name)[0])
+    assert translated(copied.config)["far"] == (pairs[12_345], Basis.EXACT)
