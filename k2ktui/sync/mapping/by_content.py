@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.matching.log_comparison import PositionProver
 
+# Views are read every few seconds.
+_KEPT_S = 60.0
 Commits = Mapping[SourcePartition, Collection[int]]
 
 
@@ -97,10 +100,19 @@ def _next_to(ranges: MappingRanges, missing: Sequence[tuple[int, int]]) -> set[i
     return sources
 
 
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    """Anchors of one log that were proven, and until when they count (monotonic)."""
+
+    log: tuple[int, int, str, str]
+    until: float
+    anchors: list[OffsetAnchor] = field(default_factory=list)
+
+
 class ContentSearch:
     """Compares records for the offsets that a pipeline's mapping does not tell.
 
-    What was proven counts for one search only: the target may have lost records since.
+    What was proven counts for a minute, and for one run: the target may have lost records since.
 
     Args:
         source: the source cluster; it is only read.
@@ -110,6 +122,7 @@ class ContentSearch:
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._prover = PositionProver(source, target, unique=True)
         self._found: dict[SourcePartition, OffsetAnchors] = {}
+        self._proven: dict[SourcePartition, _Proven] = {}
         self._is_used = False
 
     def search(
@@ -133,9 +146,21 @@ class ContentSearch:
         self._is_used = bool(wanted)
         if not wanted:
             return
-        self._found = {source: copies[source].anchors() for source in wanted}
+        self._found = {source: self._recall(source, copies[source]) for source in wanted}
         positions = {source: copies[source].position for source in wanted}
-        self._prover.prove(self._found, positions, wanted, timeout)
+        for source, anchor in self._prover.prove(self._found, positions, wanted, timeout):
+            self._proven[source].anchors.append(anchor)
+
+    def _recall(self, source: SourcePartition, copy: MappedCopy) -> OffsetAnchors:
+        """Return the anchors of a copy, with those that were proven a moment ago."""
+        known, proven = copy.anchors(), self._proven.get(source)
+        position = copy.position
+        log = position.term, position.since, position.topic_id, position.target_topic_id
+        if proven is None or proven.log != log or monotonic() >= proven.until:
+            proven = self._proven[source] = _Proven(log, monotonic() + _KEPT_S)
+        for anchor in proven.anchors:
+            known.prove(anchor)
+        return known
 
     def forget(self) -> None:
         """Forget what was found: the source cannot be read now."""

@@ -25,7 +25,7 @@ from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.batch_sender import IN_FLIGHT
 from k2ktui.replication.copying.slot_settings import FetchSettings
-from k2ktui.replication.reports.events import FirstRecord, PairSeen, Rehearsed
+from k2ktui.replication.reports.events import FirstRecord, MappingsExpire, PairSeen, Rehearsed
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
 from k2ktui.runtime import stop_signals
@@ -76,7 +76,7 @@ def exported() -> Exported:
             lap(0, offset=2000, end=2100, next_ms=1),
             positions={ORDERS_0: position(2000, Gap(1000, 1500, "truncated"))},
         )
-        drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"))
+        drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"), MappingsExpire(2.0))
         other = SourcePartition("orders", 9)
         held = surveyed({ORDERS_0: 2100, other: 50}, {other: position(40)})
         moved = MovedTopics([MovedTopic("stock", "stock", "drill-1", 5, "ann@bastion")])
@@ -86,7 +86,7 @@ def exported() -> Exported:
     assert len(scraped) == len(pipeline_metrics.CATALOG), "every metric has a value"
 
     figures, env = sync_metrics.SyncMetrics("p"), {"OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, ()))
+    figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, (), mappings_expire_at=20.0))
     exporters = exporters_for(pipeline(), figures, ("prometheus",), env, lambda note: None)
     exporters.start(figures)
     endpoint = exporters.endpoint
