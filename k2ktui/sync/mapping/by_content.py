@@ -57,8 +57,8 @@ class MappedCopy:
         ranges = self.ranges.get(target)
 
         def first(offset: int) -> int:
-            found = None if ranges is None else find_one(ranges.first_at_or_after, offset)
-            return position.offset if found is None else found
+            mapped = None if ranges is None else find_one(ranges.first_at_or_after, offset)
+            return position.offset if mapped is None else mapped
 
         return {
             offset

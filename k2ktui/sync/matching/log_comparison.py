@@ -221,7 +221,7 @@ class PositionProver:
         The farther the anchor, the more the offsets of both logs have drifted apart. Copies have
         the time of their records, so the pattern is searched around it, too.
         """
-        found = list(answers)
+        results = list(answers)
         again: dict[int, ComparisonJob] = {}
         for number, job in enumerate(jobs):
             at_ms = _time_of(job, originals[number]) if isinstance(answers[number][0], str) else -1
@@ -237,10 +237,10 @@ class PositionProver:
             spans = [job.target_span for job in again.values()]
             copies = self._target.stretches(spans, max(0.0, until - monotonic()))
             for (number, job), copy in zip(again.items(), copies, strict=True):
-                found[number] = find_target_offsets(
+                results[number] = find_target_offsets(
                     job, originals[number], copy, unique=self._unique
                 )
-        return found
+        return results
 
     def _read_source(
         self, jobs: Sequence[ComparisonJob], until: float
