@@ -20,7 +20,7 @@ from k2ktui.sync.matching.neighbors import Neighbors
 NEIGHBOURS = 32
 
 UNSTABLE = "a transaction on the source is still open, so some records before it cannot be compared"
-_DIFFER = "records between it and the last known one differ, or were deleted, on either side"
+DIFFER = "records between it and the last known one differ, or were deleted, on either side"
 _ALIKE = "neighboring records have identical contents, so comparing them proves nothing"
 
 Answers = list[int | str]
@@ -143,7 +143,7 @@ def walk_forward(
         read = bisect_left(sources, offset)
         # The next record must match on both sides as well, if both have one.
         if same < min(read + 1, most):
-            return _DIFFER
+            return DIFFER
         if same < read:
             return (
                 "some records that the group has read are not on the target (not copied "
@@ -176,13 +176,13 @@ def walk_backward(
         unread = len(sources) - bisect_left(sources, offset)
         # The previous record must match on both sides as well, if both have one.
         if same < min(unread + 1, most) or same < unread:
-            return _DIFFER
+            return DIFFER
         # Copies older than all remaining source records may be of records that were not read,
         # unless they lie before an anchor that is older, too.
         if unread == len(sources) < len(copy) and sources[:1] != [offset]:
             older = copy[len(copy) - unread - 1].offset
             if low is None or older >= low.target:
-                return _DIFFER
+                return DIFFER
         return copy[-unread].offset if unread else anchor.target
 
     return [target_of(offset) for offset in offsets]
@@ -207,7 +207,7 @@ def found_once(
         if _same(zip(original, copy[start : start + len(original)], strict=True)) == len(original)
     ]
     if not places:
-        return [_DIFFER]
+        return [DIFFER]
     if len(places) > 1:
         return [_ALIKE]
     at = places[0] + read

@@ -26,6 +26,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, KafkaRecord, RecordRange, Where
 from k2ktui.sync.matching.comparing import (
+    DIFFER,
     NEIGHBOURS,
     UNSTABLE,
     Answers,
@@ -224,8 +225,10 @@ class PositionProver:
         results = list(answers)
         again: dict[int, ComparisonJob] = {}
         for number, job in enumerate(jobs):
-            at_ms = _time_of(job, originals[number]) if isinstance(answers[number][0], str) else -1
-            if job.forward is None and at_ms >= 0:
+            # A pattern that was found twice would be found once in a smaller part of the log.
+            is_elsewhere = job.forward is None and answers[number] == [DIFFER]
+            at_ms = _time_of(job, originals[number]) if is_elsewhere else -1
+            if at_ms >= 0:
                 topic, partition, _ = job.target_span[0]
                 spec = OffsetSpec.for_timestamp(at_ms)
                 guess = self._target_cluster.offsets([(topic, partition)], spec)
