@@ -22,10 +22,9 @@ from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.commit_snapshots import list_kept_commits
 from k2ktui.sync.mapping.pipeline_mappings import READ_S, PipelineMappings
-from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.store import StateStore
-from k2ktui.text import duration, safe_text
+from k2ktui.text import duration, list_names, safe_text
 
 # Soon after a start, and after a failure; the mappings are not held in memory between two turns,
 # so a turn reads the whole topic.
@@ -34,6 +33,7 @@ _RETRY_S = 30.0
 _CHECK = "needed mappings"
 # Mappings are written again in the second half of their time; less is left where that fails.
 _SHARE_LEFT = 0.25
+_NAMED = 5
 
 
 class MappingKeeper(BackgroundRunner):
@@ -99,12 +99,7 @@ def check_mappings(config: PipelineConfig) -> Check:
     target = target_cluster(config)
     mappings, store = PipelineMappings(config, target), StateStore(config, target)
     try:
-        positions = mappings.positions()
-        commits = list_kept_commits(
-            store.read().commits, mappings.clusters(), config.consumer_groups.matches
-        )
-        mappings.refresh(READ_S, positions, {}, {})
-        expires_at = mappings.expires_at(commits)
+        return _check_mappings(config, mappings, store)
     except NothingCopied:
         return passed_check(_CHECK, "nothing is mapped yet")
     except K2kError as error:
@@ -112,24 +107,38 @@ def check_mappings(config: PipelineConfig) -> Check:
     finally:
         store.close()
         mappings.close()
-    if not commits:
+
+
+def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: StateStore) -> Check:
+    positions = mappings.positions()
+    snapshots, topic = store.read().commits, safe_text(config.offset_mapping.topic)
+    if not snapshots:
         return unknown_check(
             _CHECK,
             "how long they live is not known: no snapshot of the source's groups is on the target",
             "start and sync write snapshots while they run, with the right to describe groups.",
         )
-    return _judge_expiry(config.offset_mapping.topic, mappings.expiry, expires_at)
+    commits = list_kept_commits(snapshots, mappings.clusters(), config.consumer_groups.matches)
+    mappings.refresh(READ_S, positions, {}, {})
+    expired = [source for source in commits if mappings.find_unmapped(source, commits[source])]
+    if expired:
+        return warning_check(
+            _CHECK,
+            f"{topic} lacks what groups need of {list_names(sorted(expired), _NAMED)}",
+            "k2ktui plan compares records instead, while the source answers: see what it finds.",
+        )
+    expires_at, expiry = mappings.expires_at(commits), mappings.expiry
+    if expires_at is not None and expiry is not None and expiry.retention_ms is not None:
+        return _judge_expiry(topic, expires_at - time.time(), expiry.retention_ms / 1000)
+    if expiry is None:
+        return unknown_check(_CHECK, f"the retention of {topic} cannot be read")
+    if expiry is not None and expiry.by_size:
+        return unknown_check(_CHECK, f"retention.bytes of {topic} decides how long they live")
+    return passed_check(_CHECK, f"none in {topic} expires")
 
 
-def _judge_expiry(topic: str, expiry: MappingExpiry | None, expires_at: float | None) -> Check:
-    name = safe_text(topic)
-    if expires_at is None:
-        if expiry is not None and expiry.by_size:
-            return unknown_check(_CHECK, f"retention.bytes of {name} decides how long they live")
-        return passed_check(_CHECK, f"none in {name} expires")
-    assert expiry is not None and expiry.retention_ms is not None
-    left, retention = expires_at - time.time(), expiry.retention_ms / 1000
-    text = f"the first in {name} expires in {duration(max(0.0, left))}"
+def _judge_expiry(topic: str, left: float, retention: float) -> Check:
+    text = f"the first in {topic} expires in {duration(max(0.0, left))}"
     if left >= _SHARE_LEFT * retention:
         return passed_check(_CHECK, f"{text}, unless it is written again")
     return warning_check(

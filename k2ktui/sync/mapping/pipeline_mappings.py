@@ -168,12 +168,17 @@ class PipelineMappings:
         """Compare records for offsets whose mapping is missing in the topic."""
         if self._search is None or self._config.features.bidirectional_replication:
             return
-        copies = {
-            at: MappedCopy(position, self.target_ranges(at), self.find_gaps(at))
-            for at, position in self._positions.items()
-        }
+        copies = {at: self._copy(at, position) for at, position in self._positions.items()}
         one_way = {at: offsets for at, offsets in commits.items() if at not in self._two_way}
         self._search.search(copies, one_way, timeout)
+
+    def find_unmapped(self, source: SourcePartition, offsets: Collection[int]) -> set[int]:
+        """Return the offsets of a copied partition that the topic has no mapping of any more."""
+        position = self._positions.get(source)
+        return set() if position is None else self._copy(source, position).find_unmapped(offsets)
+
+    def _copy(self, source: SourcePartition, position: Position) -> MappedCopy:
+        return MappedCopy(position, self.target_ranges(source), self.find_gaps(source))
 
     def compared(self, source: SourcePartition) -> OffsetAnchors | None:
         """Return the anchors that comparing records has shown; None if it was not needed."""

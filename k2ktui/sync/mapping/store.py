@@ -373,7 +373,7 @@ class MappingStore:
 
     @property
     def expiry(self) -> MappingExpiry | None:
-        """Retention of the topic as it was last read, None if it was not."""
+        """Retention of the topic as it was last read, None if it could not be."""
         return self._expiry
 
     def repeat_interval_s(self, longest: float) -> float:
@@ -392,21 +392,23 @@ class MappingStore:
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
         """
-        tracks = {source: self._tracks[source] for source in needed if source in self._tracks}
-        written = [
-            at
-            for source, track in tracks.items()
-            if (at := track.written_ms(track.needed_from(needed[source]))) is not None
-        ]
-        if not written:
+        if not self._next:
             return None
         try:
             if self._expiry is None or monotonic() >= self._next_expiry:
                 self._read_expiry()
         except Refused as error:
             log.debug("retention of %s is unknown: %s", self._topic, error.message)
+            self._expiry = None
+        tracks = {source: self._tracks[source] for source in needed if source in self._tracks}
+        written = [
+            at
+            for source, track in tracks.items()
+            if (at := track.written_ms(track.needed_from(needed[source]))) is not None
+        ]
+        if self._expiry is None or not written:
             return None
-        return None if self._expiry is None else self._expiry.expires_at(min(written))
+        return self._expiry.expires_at(min(written))
 
     def _read_expiry(self) -> MappingExpiry:
         self._next_expiry = monotonic() + _EXPIRY_S

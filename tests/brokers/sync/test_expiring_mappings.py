@@ -185,7 +185,10 @@ def test_how_long_they_live_is_said(copied: Copied, topic: str) -> None:
     assert check.outcome is CheckOutcome.UNKNOWN and "retention.bytes" in check.detail
     set_retention(copied, -1, retention_bytes="-1")
     assert "the first expires in —" in k2ktui("status", "-f", copied.file).stdout
-    assert "expires" in check_mappings(copied.config).detail
+    assert check_mappings(copied.config).detail.endswith("expires")
+    lose_mappings(copied)
+    check = check_mappings(copied.config)
+    assert check.outcome is CheckOutcome.WARN and f"groups need of {topic}-0" in check.detail
 
 
 def test_a_failure_is_named_as_what_it_is(
