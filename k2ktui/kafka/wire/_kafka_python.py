@@ -147,6 +147,13 @@ class TlsTransport(_InPlace, KafkaSSLTransport):  # type: ignore[misc]
         super().write(memoryview(b"".join(data)))
 
 
+class ClosedInUseError(KafkaConnectionError):  # type: ignore[misc]
+    """The broker has closed a connection that had been made, with requests unanswered.
+
+    It does so when it stops, and for a request that is larger than ``socket.request.max.bytes``.
+    """
+
+
 class IdentifiedConnection(KafkaConnection):  # type: ignore[misc]
     """The library's connection; it asks for the cluster's id before it sends anything else.
 
@@ -158,6 +165,12 @@ class IdentifiedConnection(KafkaConnection):  # type: ignore[misc]
     """
 
     identify: Callable[[str], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let requests in flight fail; see :class:`ClosedInUseError`."""
+        if exc is not None and self.connected and type(exc) is KafkaConnectionError:
+            exc = ClosedInUseError(*exc.args)
+        super().connection_lost(exc)
 
     async def initialize(self, timeout_at: float | None = None) -> None:
         """Ask for versions, log in, and ask for the cluster's id."""

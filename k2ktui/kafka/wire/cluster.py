@@ -32,6 +32,7 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
+from k2ktui.kafka.wire._kafka_python import ClosedInUseError
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.wire.connections import (
     ConnectionManager,
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 _MAX_RESPONSE_BYTES = 1 << 30
 _REQUEST_MS = 30_000
 _TRANSACTION_KEY = 1
+_THROTTLE_PAUSE_S = 0.05
 # Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
 
@@ -303,14 +305,22 @@ class Wire:
     async def send(
         self, request: Any, node: int | None = None, timeout: float | None = None
     ) -> Any:
-        """Send a request and return its response.
+        """Send a request and return its response; while a quota throttles, wait first.
 
         Raises:
             NotSent: there is no connection to the broker yet, or its address is not known yet.
+            Throttled: a quota has throttled for ``timeout`` seconds.
             OutcomeUnknown: the connection was lost, or no response came within ``timeout`` seconds
                 (default: ``request.timeout.ms``).
         """
-        return await self.answer(self.post(request, node, timeout))
+        until = monotonic() + (self.request_timeout_s if timeout is None else timeout)
+        while True:
+            try:
+                return await self.answer(self.post(request, node, timeout))
+            except Throttled:
+                if monotonic() > until:
+                    raise
+            await self.loop.sleep(_THROTTLE_PAUSE_S)
 
     def post(self, request: Any, node: int | None = None, timeout: float | None = None) -> Any:
         """Send a request without waiting; pass the returned future to ``answer``."""
@@ -348,6 +358,11 @@ class Wire:
         if not isinstance(error, OtherClusterId):
             return None
         return other_cluster(self.label, self._manager.expected or "", error.cluster_id)
+
+    @staticmethod
+    def was_closed(error: BaseException | None) -> bool:
+        """Return whether a request failed because the broker closed the connection in use."""
+        return isinstance(error, ClosedInUseError)
 
     def drop(self, node: int) -> None:
         """Close the connection to a broker; requests in flight fail with OutcomeUnknown."""

@@ -360,7 +360,9 @@ def encode_letters(
     dead = reader.assignment.route.dead_letters
     assert dead is not None
     target, owner = (dead.topic, dead.partition), DeadLetterOwner(reader.source)
-    yield from _encode(letters, target, codec, dead.batch_limit, owner)
+    limit = reader.size_limit
+    largest = dead.batch_limit if limit is None else min(dead.batch_limit, limit.uncompressed)
+    yield from _encode(letters, target, codec, largest, owner)
 
 
 def _encode(

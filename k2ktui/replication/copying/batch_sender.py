@@ -51,6 +51,8 @@ of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default
 _OUTAGE_S = 2.0
 """Seconds within which partitions of one outage begin to fail. They stop together: each lap that
 fails for one of them alone would cost the others another 20 s."""
+_BLAMELESS_BYTES = 64 << 10
+"""Size of requests for which no broker closes a connection: for those up to it, it has stopped."""
 _LOOK_UP_PAUSE_S = 0.2
 _RETRY_BACKOFF_S = 0.05
 GONE_AFTER_S = 5.0
@@ -88,6 +90,21 @@ class PartitionsUnavailable(SlotFailed):
         self.reasons = reasons
 
 
+class RequestTooLarge(SlotFailed):
+    """A broker closes the connection whenever it is sent a request with one batch of this size.
+
+    Whether the target has appended the batch is unknown: only a lap with a new epoch, which aborts
+    the transaction, may split it. ``size`` is in bytes.
+    """
+
+    def __init__(self, node: int, size: int) -> None:
+        super().__init__(
+            f"broker {node} on the target closes the connection on a batch of {size:,} bytes, as "
+            "it does above its socket.request.max.bytes; smaller ones are sent"
+        )
+        self.size = size
+
+
 class BatchRefused(Exception):
     """The target refused a batch with a non-retriable error: its source partition stops.
 
@@ -103,6 +120,13 @@ class BatchRefused(Exception):
 
     def __str__(self) -> str:
         return f"{code_name(self.code)} {self.detail}".strip() if self.code else self.detail
+
+
+class RecordTooLargeToSend(BatchRefused):
+    """A broker closes the connection whenever it is sent a batch of this one record."""
+
+    def __init__(self, outgoing: OutgoingBatch) -> None:
+        super().__init__(outgoing, Code.MESSAGE_TOO_LARGE, "")
 
 
 class TargetEndsBefore(BatchRefused):
@@ -176,6 +200,20 @@ class _Queue:
         )
 
 
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A produce request in flight to a broker; ``size`` is that of its batches in bytes.
+
+    ``is_suspect`` says whether its size may be why the broker closes the connection: a broker
+    answers in order, so that it has not read the requests behind the first unanswered one.
+    """
+
+    node: int
+    items: list[tuple[_Queue, OutgoingBatch]]
+    size: int
+    is_suspect: bool = True
+
+
 class BatchSender:
     """Produces the batches of one slot to its target partitions.
 
@@ -192,7 +230,12 @@ class BatchSender:
         ends: the target offsets after what was written before: a log that appends below them is
             another one, also where topics have no id.
 
-    ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
+    Attributes:
+        leaderless: the partitions that had no leader at the last metadata lookup.
+        request_bytes: size of a request. It shrinks when a broker closes the connection twice on a
+            request of several batches, as it does above ``socket.request.max.bytes``: the same
+            batches are then sent with fewer others.
+        acknowledged_bytes: size of the batches that the target has acknowledged.
     """
 
     def __init__(
@@ -216,12 +259,15 @@ class BatchSender:
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
         self._busy: set[_Queue] = set()
-        self._in_flight: dict[int, int] = defaultdict(int)
+        self._in_flight: dict[int, list[_Request]] = defaultdict(list)
+        self._accepted: dict[int, int] = defaultdict(lambda: _BLAMELESS_BYTES)
+        self._closed: set[int] = set()  # brokers that have closed the connection on a request
+        self.request_bytes = settings.request_bytes
         self._failure: Exception | None = None
         self._stale = True
         self._looked_up_at = 0.0
         self._version = -1
-        self.sent_bytes = 0
+        self.acknowledged_bytes = 0
 
     def offer(self, outgoing: OutgoingBatch) -> None:
         """Queue a batch behind all others of its target partition."""
@@ -321,8 +367,8 @@ class BatchSender:
                 continue
             node = leader.node
             size = len(queue.waiting[0].data)
-            full = sizes[node] and sizes[node] + size > self._settings.request_bytes
-            if full or self._in_flight[node] >= IN_FLIGHT:
+            full = sizes[node] and sizes[node] + size > self.request_bytes
+            if full or len(self._in_flight[node]) >= IN_FLIGHT:
                 continue  # wait for the next round or response
             sizes[node] += size
             batches[node].append((queue, self._take(queue, now)))
@@ -366,48 +412,80 @@ class BatchSender:
         for queue, outgoing in items:
             topic, partition = queue.target
             records[topic].append((partition, outgoing.data))
-            self.sent_bytes += len(outgoing.data)
         if self._version < 0:
             self._version = self._wire.version_of(ProduceRequest)
         request = produce_request.make_produce_request(
             self._producer.transactional_id, records, self._version
         )
-        self._in_flight[node] += 1
+        sent = _Request(node, items, sum(len(outgoing.data) for _, outgoing in items))
+        self._in_flight[node].append(sent)
         # Use callbacks instead of a coroutine per request: callbacks run in the order of responses,
         # while coroutines could process a response before an earlier one.
         future = self._wire.post(request, node)
         failpoint("sent")
-        future.add_callback(self._on_answer, node, items)
-        future.add_errback(self._on_silence, node, items)
+        future.add_callback(self._on_answer, sent)
+        future.add_errback(self._on_silence, sent)
 
-    def _on_answer(
-        self, node: int, items: list[tuple[_Queue, OutgoingBatch]], response: Any
-    ) -> None:
+    def _on_answer(self, request: _Request, response: Any) -> None:
+        self._in_flight[request.node].remove(request)
+        if request.size >= self._accepted[request.node]:
+            self._accepted[request.node] = request.size
+            self._closed.discard(request.node)
         try:
             answers = {
                 (topic.name, part.index): part
                 for topic in response.responses
                 for part in topic.partition_responses
             }
-            for queue, outgoing in items:
+            for queue, outgoing in request.items:
                 self._handle_response(queue, outgoing, answers[queue.target])
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
             self._failure = self._failure or error
-        self._in_flight[node] -= 1
         self._signal.set()
 
-    def _on_silence(
-        self, node: int, items: list[tuple[_Queue, OutgoingBatch]], error: BaseException
-    ) -> None:
+    def _on_silence(self, request: _Request, error: BaseException) -> None:
         """Resend the same bytes in order after the connection failed or was lost."""
+        node, items = request.node, request.items
+        self._in_flight[node].remove(request)
+        if request.is_suspect and self._wire.was_closed(error):
+            self._suspect_size(request)
         # Where another cluster answers, nothing was sent, and the lap ends before anything is.
         self._failure = self._failure or self._wire.as_other_cluster(error)
         log.info("broker %d on the target: no answer to %d batches: %s", node, len(items), error)
         for queue, _ in items:
             queue.fails(f"its leader, broker {node}, does not respond", silent=True)
             self._again(queue)
-        self._in_flight[node] -= 1
         self._signal.set()
+
+    def _suspect_size(self, request: _Request) -> None:
+        """Send less at once after a broker has closed the connection twice on a large request.
+
+        Whether it has taken the request is unknown, so that its batches stay as they are.
+        """
+        for behind in self._in_flight[request.node]:
+            behind.is_suspect = False
+        node, size = request.node, request.size
+        if size <= self._accepted[node]:
+            return  # it has stopped: it has taken as much at once before
+        if node not in self._closed:
+            self._closed.add(node)
+            return
+        self._closed.discard(node)
+        if len(request.items) > 1:
+            self.request_bytes = min(self.request_bytes, size // 2)
+            log.info(
+                "broker %d on the target closes connections on %d bytes; requests have %d",
+                node,
+                size,
+                self.request_bytes,
+            )
+            return
+        ((_, outgoing),) = request.items
+        if outgoing.count == 1:
+            self._failure = self._failure or RecordTooLargeToSend(outgoing)
+            return
+        self.request_bytes = min(self.request_bytes, size // 2)
+        self._failure = self._failure or RequestTooLarge(node, size)
 
     def _handle_response(self, queue: _Queue, outgoing: OutgoingBatch, answer: Any) -> None:
         code = answer.error_code
@@ -427,6 +505,7 @@ class BatchSender:
                 self._settle(queue)
             if queue.idle:
                 self._busy.discard(queue)
+            self.acknowledged_bytes += len(outgoing.data)
             self._on_written(outgoing, answer.base_offset)
         elif code in FENCED:
             raise Fenced(code_name(code))

@@ -14,7 +14,11 @@ from k2ktui.errors import K2kError, LoginFailed, Refused
 from k2ktui.kafka.wire.codes import TOO_LARGE, Code, code_name
 from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, CorruptBatch, split_batches
 from k2ktui.log.records import decompress_payload
-from k2ktui.replication.copying.batch_sender import BatchRefused, TargetEndsBefore
+from k2ktui.replication.copying.batch_sender import (
+    BatchRefused,
+    RecordTooLargeToSend,
+    TargetEndsBefore,
+)
 from k2ktui.replication.copying.outgoing_batch import TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
@@ -402,6 +406,13 @@ def _describe_refusal(error: BatchRefused, topic: str) -> tuple[FaultKind, str, 
 def _describe_size(error: BatchRefused, topic: str) -> tuple[str, str]:
     """Return what the target makes of a batch that is too large for it, and the fix."""
     outgoing = error.outgoing
+    if isinstance(error, RecordTooLargeToSend):
+        size = f"a record of {len(outgoing.data):,} bytes as sent"
+        return (
+            f"{size}: a broker closes the connection on it, as above its socket.request.max.bytes",
+            f"Raise socket.request.max.bytes of the target's brokers, and max.message.bytes of "
+            f"{topic} if it is lower.",
+        )
     setting = "max.message.bytes"
     if error.code == Code.RECORD_LIST_TOO_LARGE:
         setting = "segment.bytes"

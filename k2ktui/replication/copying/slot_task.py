@@ -293,7 +293,7 @@ class LapOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotStats:
-    """Work that a slot did in a lap; ``written_bytes`` counts record batches."""
+    """Work that a slot has committed in a lap; ``written_bytes`` counts record batches."""
 
     records: int = 0
     batches: int = 0
@@ -381,7 +381,8 @@ class SlotResult:
     outcome is DONE, ignore them and read the target's. Times are epoch seconds by the worker's
     clock; ``first_commit_at`` is 0 if nothing was committed. ``log_bounds`` has the log bounds of
     the partitions that were fetched, ``unread`` why others were not. ``size_limits`` are those that
-    the lap has learned, whatever its outcome.
+    the lap has learned, whatever its outcome, and so is ``request_bytes``: the size of requests
+    that the target's brokers take, 0 if it is the task's.
     """
 
     slot: int
@@ -397,3 +398,4 @@ class SlotResult:
     skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()
     unread: Mapping[SourcePartition, str] = field(default_factory=dict)
     size_limits: Mapping[SourcePartition, SizeLimit] = field(default_factory=dict)
+    request_bytes: int = 0

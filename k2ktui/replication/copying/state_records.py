@@ -31,6 +31,7 @@ class StateRecords:
     def __init__(self, task: SlotTask) -> None:
         self.transactional = task.transactional
         self._topics, self._slot = task.state_topics, task.slot
+        self._batch_bytes = min(_BATCH_BYTES, task.produce.request_bytes)
         self.size_limits: dict[TargetPartition, SizeLimit] = {}
         self._targets: dict[PartitionReader, set[TargetPartition]] = {}
 
@@ -55,7 +56,7 @@ class StateRecords:
 
     def _largest(self, target: TargetPartition) -> int:
         limit = self.size_limits.get(target)
-        return _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit.uncompressed)
+        return self._batch_bytes if limit is None else min(self._batch_bytes, limit.uncompressed)
 
     def _records(self, dirty: Sequence[PartitionReader]) -> dict[TargetPartition, list[_Record]]:
         topics, at = self._topics, now_ms()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from time import monotonic
 
@@ -92,8 +93,8 @@ class TransactionWriter:
         self._routed = 0  # what the open transaction has got
         self._with_leader: set[PartitionReader] = set()
         self._waiting_for_leader: dict[PartitionReader, float] = {}
-        self._records = self._batches = self._rebuilt = self._transactions = 0
-        self._commit_s = 0.0
+        self._records = self._batches = self._rebuilt = 0  # with those of the open transaction
+        self._committed = SlotStats()
         self._cpu_s, self._began_at = time.process_time(), time.time()
         self._first_commit_at = 0.0
         self._transaction_began, self._last_commit = 0.0, monotonic()
@@ -222,7 +223,7 @@ class TransactionWriter:
         if self._routed >= policy.batch_size:
             return True
         # The first transaction is short, so that operators see progress soon after a start.
-        longest = policy.batch_timeout_s if self._transactions else _FIRST_TRANSACTION_S
+        longest = policy.batch_timeout_s if self._committed.transactions else _FIRST_TRANSACTION_S
         age = now - self._transaction_began
         return bool(self._in_transaction) and age >= min(longest, policy.batch_timeout_s)
 
@@ -273,8 +274,14 @@ class TransactionWriter:
         self._routed = 0
         self._last_commit = now = monotonic()
         self._first_commit_at = self._first_commit_at or time.time()
-        self._transactions += 1
-        self._commit_s += now - began
+        self._committed = SlotStats(
+            records=self._records,
+            batches=self._batches,
+            rebuilt=self._rebuilt,
+            written_bytes=self._sender.acknowledged_bytes,
+            transactions=self._committed.transactions + 1,
+            commit_s=self._committed.commit_s + now - began,
+        )
 
     async def _drain(self) -> None:
         """Send everything that was added, and wait for the acknowledgments; raises as ``send``."""
@@ -320,20 +327,13 @@ class TransactionWriter:
             )
         failpoint("lap-over")
         done = outcome is LapOutcome.DONE
+        request_bytes = self._sender.request_bytes
         return SlotResult(
             slot=task.slot,
             outcome=outcome,
             positions=self._positions() if done else {},
             faults=tuple(faults),
-            stats=SlotStats(
-                records=self._records,
-                batches=self._batches,
-                rebuilt=self._rebuilt,
-                written_bytes=self._sender.sent_bytes,
-                transactions=self._transactions,
-                commit_s=self._commit_s,
-                cpu_s=time.process_time() - self._cpu_s,
-            ),
+            stats=replace(self._committed, cpu_s=time.process_time() - self._cpu_s),
             error=error,
             began_at=self._began_at,
             ended_at=time.time(),
@@ -347,6 +347,7 @@ class TransactionWriter:
                 if reader.size_limit is not None
                 and reader.size_limit != reader.assignment.size_limit
             },
+            request_bytes=request_bytes if request_bytes < task.produce.request_bytes else 0,
         )
 
     def _positions(self) -> dict[SourcePartition, Position]:

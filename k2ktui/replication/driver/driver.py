@@ -32,7 +32,11 @@ from k2ktui.replication.copying.slot_task import (
 from k2ktui.replication.driver.held_partitions import HeldPartitions
 from k2ktui.replication.driver.isolation import UnfinishedTransactions
 from k2ktui.replication.driver.laps import LapPlanner, LapRunner
-from k2ktui.replication.driver.learned_limits import LearnedLimits, with_settings
+from k2ktui.replication.driver.learned_limits import (
+    LearnedLimits,
+    describe_request_limit,
+    with_settings,
+)
 from k2ktui.replication.driver.loss import LossRecorder
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, TransactionUnfinished
 from k2ktui.replication.ownership.commit_state import CommitState, adopt_positions
@@ -128,7 +132,7 @@ class Driver:
         self._notifier = ThrottledNotifier(report)
         self._loss = LossRecorder(ownership, report, self._notifier)
         self._deleted = DeletedTopics(config, ownership, self._stopped, report, self._notifier)
-        self._laps = LapPlanner(config, ownership, mapping_partitions)
+        self._laps = LapPlanner(config, ownership, mapping_partitions, self._limits)
         self._held_back = HeldBackWatch(report)
         self._skipped = SkippedReporter(report)
         self._waiting = WaitingRecords(self._notifier)
@@ -398,8 +402,11 @@ class Driver:
         if isinstance(error, SparkEnded):
             raise error
         result = None if error else slot.adopt(future.result()[0], self._positions)
-        if result is not None and result.size_limits:
+        if result is not None:
             self._limits.learn(result.size_limits, self._topics)
+            size = result.request_bytes
+            if size and self._limits.learn_requests(size):
+                self._report(Note(describe_request_limit(size)))
         self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
             slot.failures = 0

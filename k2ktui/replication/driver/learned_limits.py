@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.replication.copying.slot_settings import ProduceSettings
 from k2ktui.replication.copying.slot_task import Fault, SizeLimit
 from k2ktui.replication.topics.discovery import TopicSnapshot
 
@@ -23,7 +24,7 @@ class _Learned:
 
 
 class LearnedLimits:
-    """The size limits of a driver's partitions; each is forgotten after an hour.
+    """The size limits of a driver's partitions and requests; each is forgotten after an hour.
 
     Args:
         clock: monotonic seconds.
@@ -32,16 +33,43 @@ class LearnedLimits:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._known: dict[SourcePartition, _Learned] = {}
+        self._requests: _Learned | None = None
 
     def of(self, source: SourcePartition) -> SizeLimit | None:
         """Return the limit of a partition's next batches; None if they are sent whole."""
+        requests = self._limit_of_requests()
         learned = self._known.get(source) if self._known else None
         if learned is None:
-            return None
+            return requests
         if self._clock() >= learned.until:
             del self._known[source]
+            return requests
+        if requests is None:
+            return learned.limit
+        sent = min(learned.limit.sent, requests.sent)
+        return SizeLimit(sent, min(learned.limit.uncompressed, requests.uncompressed))
+
+    def _limit_of_requests(self) -> SizeLimit | None:
+        """Return what batches may have so that each fits into a request; None for any."""
+        learned = self._requests
+        if learned is None or self._clock() >= learned.until:
             return None
         return learned.limit
+
+    def limit_requests(self, settings: ProduceSettings) -> ProduceSettings:
+        """Return how the target is written to, with requests that its brokers take."""
+        limit = self._limit_of_requests()
+        if limit is None or limit.sent >= settings.request_bytes:
+            return settings
+        return replace(settings, request_bytes=limit.sent)
+
+    def learn_requests(self, size: int) -> bool:
+        """Keep the size of requests that brokers take, in bytes; return whether it is a new one."""
+        before = self._limit_of_requests()
+        if before is not None and before.sent <= size:
+            return False
+        self._requests = _Learned(SizeLimit(size, size), self._clock() + _KEPT_S, None)
+        return True
 
     def learn(self, limits: Mapping[SourcePartition, SizeLimit], topics: TopicSnapshot) -> None:
         """Keep what a lap has found out, with the present settings of the targets."""
@@ -55,6 +83,14 @@ class LearnedLimits:
             s for s, learned in self._known.items() if learned.settings != topics.sizes_of(s)
         ]:
             del self._known[source]
+
+
+def describe_request_limit(size: int) -> str:
+    """Return the note about a size of requests, in bytes, that was learned."""
+    return (
+        f"the target's brokers close connections on larger requests (socket.request.max.bytes): "
+        f"requests have at most {size:,} bytes now"
+    )
 
 
 def with_settings(fault: Fault, sizes: Mapping[str, tuple[int, str]]) -> Fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,13 +10,23 @@ from kafka.future import Future
 
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import produce_request
-from k2ktui.kafka.wire.cluster import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
+from k2ktui.kafka.wire._kafka_python import ClosedInUseError
+from k2ktui.kafka.wire.cluster import (
+    Loop,
+    OutcomeUnknown,
+    PartitionLeader,
+    Signal,
+    TopicInfo,
+    Wire,
+)
 from k2ktui.replication.copying import batch_sender as module
 from k2ktui.replication.copying.batch_sender import (
     BatchRefused,
     BatchSender,
     Fenced,
     PartitionsUnavailable,
+    RecordTooLargeToSend,
+    RequestTooLarge,
     SlotFailed,
 )
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
@@ -194,3 +205,79 @@ def test_a_cluster_that_does_not_answer_is_no_fault_of_a_partition(
     with pytest.raises(SlotFailed, match="no leader") as raised:
         pump_until(None, 20, ProduceSettings(delivery_timeout_s=0.2))
     assert not isinstance(raised.value, PartitionsUnavailable)
+
+
+class _Narrow(_Metadata):
+    """A cluster that closes the connection on requests above a size, and takes all others."""
+
+    as_other_cluster = staticmethod(lambda error: None)
+    was_closed = staticmethod(Wire.was_closed)
+
+    def __init__(self, loop: Loop, most: Callable[[int], int], partitions: int) -> None:
+        """``most`` is the size by the number of requests before."""
+        leaders = {number: PartitionLeader(1, 0) for number in range(partitions)}
+        super().__init__(loop, TopicInfo(0, "", leaders))
+        self._most, self.sizes, self.taken = most, list[int](), list[bytes]()
+
+    def version_of(self, _: Any) -> int:
+        return 8
+
+    def post(self, request: Any, _: int) -> Any:
+        (topic,) = request.topic_data
+        batches = {part.index: bytes(part.records) for part in topic.partition_data}
+        size = sum(map(len, batches.values()))
+        self.sizes.append(size)
+        if size > self._most(len(self.sizes) - 1):
+            return Future().failure(ClosedInUseError("socket disconnected"))
+        base = 10 * len(self.taken)
+        self.taken += batches.values()
+        parts = [produce_request.ProducedPartition(at, 0, base, "") for at in batches]
+        topics = [produce_request.ProducedTopic("t", parts)]
+        return Future().success(produce_request.ProduceResponse(topics, 0))
+
+
+def send_to(wire: Any, sizes: Sequence[int], count: int = 2) -> BatchSender:
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop), lambda *_: None)
+    for number, size in enumerate(sizes):
+        sender.offer(OutgoingBatch(("t", number), memoryview(bytearray(size)), count))
+    try:
+        wire.loop.run(sender.drain)
+    finally:
+        wire.loop.close()
+    return sender
+
+
+def test_a_closed_connection_makes_requests_smaller_and_leaves_the_batches() -> None:
+    wire = _Narrow(Loop(), lambda _: 300_000, 8)
+    sender = send_to(wire, [100_000] * 8)
+    assert wire.sizes == [800_000, 800_000, 400_000, 400_000, *[200_000] * 4]
+    assert sender.request_bytes == 200_000
+    assert len(set(wire.taken)) == 1 and len(wire.taken) == 8
+    assert sender.acknowledged_bytes == 800_000
+
+
+@pytest.mark.parametrize(("count", "error"), [(2, RequestTooLarge), (1, RecordTooLargeToSend)])
+def test_a_batch_alone_that_closes_the_connection_ends_the_lap(
+    count: int, error: type[Exception]
+) -> None:
+    """Whether it was taken is unknown: it may not be split under this epoch."""
+    wire = _Narrow(Loop(), lambda _: 300_000, 1)
+    with pytest.raises(error):
+        send_to(wire, [500_000], count)
+    assert wire.sizes == [500_000] * 2 and not wire.taken
+
+
+def test_a_broker_that_stops_does_not_make_requests_smaller() -> None:
+    """It has taken as much before, or closes connections on the smallest requests, too."""
+    wire: Any = _Narrow(Loop(), lambda before: -1 if 1 <= before <= 5 else 100_000, 8)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop), lambda *_: None)
+
+    async def run() -> None:
+        for _ in range(2):
+            sender.offer(OutgoingBatch(("t", 0), memoryview(bytearray(90_000)), 1))
+            await sender.drain()
+
+    wire.loop.run(run)
+    wire.loop.close()
+    assert sender.request_bytes == DEFAULTS.request_bytes
+    assert wire.sizes == [90_000] * 7

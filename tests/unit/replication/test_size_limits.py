@@ -17,6 +17,7 @@ from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.size_limits import split_refused
+from k2ktui.replication.copying.slot_settings import ProduceSettings
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     CopyPath,
@@ -208,6 +209,20 @@ def test_a_limit_is_forgotten_after_an_hour() -> None:
     assert limits.of(SOURCE) == SizeLimit(1, 2)
     now[0] = 3_600.0
     assert limits.of(SOURCE) is None
+
+
+def test_the_size_of_requests_limits_the_batches_of_all_partitions_for_an_hour() -> None:
+    now = [0.0]
+    limits, whole = LearnedLimits(lambda: now[0]), ProduceSettings()
+    assert limits.limit_requests(whole) == whole
+    assert limits.learn_requests(1_000) and not limits.learn_requests(2_000)
+    limits.learn({SOURCE: SizeLimit(5_000, 500)}, snapshot({}))
+    assert limits.of(SOURCE) == SizeLimit(1_000, 500)
+    assert limits.of(SourcePartition("other", 0)) == SizeLimit(1_000, 1_000)
+    assert limits.limit_requests(whole).request_bytes == 1_000
+    now[0] = 3_600.0
+    assert limits.of(SOURCE) is None and limits.limit_requests(whole) == whole
+    assert limits.learn_requests(2_000)
 
 
 def snapshot(sizes: dict[str, tuple[int, str]]) -> TopicSnapshot:
