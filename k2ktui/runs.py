@@ -276,6 +276,7 @@ class PipelineRun:
     def _replicate(self, observe: Callable[[Event], None]) -> Finished:
         config, mode = self._config, self._config.coordination.mode
         source, target = source_cluster(config), target_cluster(config)
+        target.pause = self._pause
         with ThreadPoolExecutor(1) as pool:
             starting = pool.submit(self._start_spark)
             try:
@@ -310,6 +311,11 @@ class PipelineRun:
                 if self._copying is not None:
                     self._copying.close()
                 self._spark.stop()
+
+    def _pause(self, text: str, seconds: float) -> bool:
+        """Wait for a quota; return whether a stop was requested."""
+        self._note(text)
+        return self._stopping.wait(seconds)
 
     def _start_spark(self) -> None:
         self._spark.start()

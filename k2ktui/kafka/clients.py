@@ -45,6 +45,7 @@ from k2ktui.kafka.client_errors import (
 )
 from k2ktui.kafka.properties.translation import librdkafka
 from k2ktui.kafka.renewable_admin import RenewableAdmin
+from k2ktui.kafka.throttle import SHORT_THROTTLE_S, Pause, Throttle, pause_with_progress
 from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
 from k2ktui.kafka.topic_description import read_description
@@ -89,6 +90,7 @@ class Cluster:
     Attributes:
         expected_id: the cluster's id; where metadata have another one, requests fail with
             OtherCluster. "" for any.
+        pause: how to wait for a quota.
     """
 
     def __init__(self, config: ClusterConfig, label: str) -> None:
@@ -98,6 +100,8 @@ class Cluster:
         self._brokers: frozenset[Address] = frozenset()
         self._topic = ""
         self.expected_id = ""
+        self.pause: Pause = pause_with_progress
+        self._throttle = Throttle()
         self._admin = RenewableAdmin(self._make_admin)
 
     @property
@@ -112,7 +116,26 @@ class Cluster:
     def _make_admin(self) -> AdminClient:
         settings = librdkafka(self.config, "admin")
         # By default, the library asks for topics as a producer does.
-        return self._make(AdminClient, {**settings, "allow.auto.create.topics": False})
+        ours = {"allow.auto.create.topics": False, "throttle_cb": self._throttle.note}
+        return self._make(AdminClient, {**settings, **ours})
+
+    @property
+    def throttled_s(self) -> float:
+        """Seconds for which the brokers ask this client to send nothing (quota)."""
+        self.admin.poll(0)  # librdkafka calls throttle_cb only then
+        return self._throttle.left_s
+
+    def heed_quota(self) -> float:
+        """Return :attr:`throttled_s` after a request that counts in a quota.
+
+        The brokers read no more of the connection until then. What is only read does not count, and
+        gets another one.
+        """
+        left = self.throttled_s
+        if left > SHORT_THROTTLE_S:
+            log.info("%s cluster: throttled for %.1f s (quota)", self.label, left)
+            self._admin.leave()
+        return left
 
     def consumer(self, **overrides: Any) -> Consumer:
         """Create a consumer that never commits and joins no group.
@@ -198,6 +221,11 @@ class Cluster:
             self._errors(error.args[0])
         if (refused := self.refused_login()) is not None:
             return refused
+        if self._throttle.left_s:
+            return TimedOut(
+                f"{text}: the cluster throttles this client (quota)",
+                hint="Raise the quotas of this client on that cluster, or wait.",
+            )
         self._admin.replace()
         last = self._errors.last()
         if code in SILENT and is_silence(last):

@@ -48,6 +48,11 @@ class RenewableAdmin:
                 self._replaced_at = monotonic()
                 self._former, self._current = self._current, None
 
+    def leave(self) -> None:
+        """Use a new client from now on: brokers read no more of the former one for some time."""
+        with self._lock:
+            self._former, self._current = self._current, None
+
     def close(self) -> None:
         """Close the clients, as soon as no thread waits for a request; :meth:`get` makes one."""
         with self._lock:

@@ -5,13 +5,14 @@ Errors are returned per topic, so that a caller stops only the affected one.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -32,9 +33,11 @@ from k2ktui.kafka.clients import (
     ConfigEntry,
     TopicDescription,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.kafka.throttle import SHORT_THROTTLE_S
+from k2ktui.text import counted, duration, safe_text
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
+
 Settings = Mapping[str, ConfigEntry]
 
 _BROKER_DEFAULT = -1
@@ -56,35 +59,107 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+class OverQuota(TimedOut):
+    """A topic was not created or extended yet: the cluster's quota allows no more for some time."""
+
+
 def create_topics(
-    cluster: Cluster, specs: Collection[TopicSpec], *, validate_only: bool = False
+    cluster: Cluster,
+    specs: Collection[TopicSpec],
+    *,
+    validate_only: bool = False,
+    waits: bool = True,
 ) -> dict[str, K2kError | None]:
     """Create topics, a few thousand partitions at once; a topic that exists counts as created.
 
-    With ``validate_only`` the cluster checks everything, including permissions, and creates
-    nothing.
+    Args:
+        cluster: the cluster.
+        specs: the topics.
+        validate_only: the cluster checks everything, including permissions, and creates nothing.
+            For its quota that counts as if it did.
+        waits: wait until the cluster's quota allows more (``Cluster.pause``).
 
     Returns:
-        By topic, None if it exists now, otherwise the error.
+        By topic, None if it exists now, otherwise the error; OverQuota without ``waits``.
 
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
     by_name = {spec.name: spec for spec in specs}
-    outcomes: dict[str, K2kError | None] = {}
-    for names in _requests({spec.name: spec.partitions or 1 for spec in specs}):
-        wanted = [_new_topic(by_name[name]) for name in names]
-        ask = partial(
-            cluster.admin.create_topics,
-            wanted,
+
+    def ask(names: Sequence[str]) -> Mapping[str, Future[None]]:
+        futures: dict[str, Future[None]] = cluster.admin.create_topics(
+            [_new_topic(by_name[name]) for name in names],
             request_timeout=REQUEST_TIMEOUT_S,
             validate_only=validate_only,
         )
-        for name, future in cluster.ask("creating topics", ask).items():
-            outcomes[name] = _failure(
-                cluster, future, partial(_not_created, cluster, by_name[name])
-            )
+        return futures
+
+    def explain(name: str, error: KafkaException) -> K2kError | None:
+        return _not_created(cluster, by_name[name], error)
+
+    partitions = {spec.name: spec.partitions or 1 for spec in specs}
+    return _within_quota(cluster, "creating topics", partitions, ask, explain, waits=waits)
+
+
+def _within_quota(
+    cluster: Cluster,
+    what: str,
+    partitions: Mapping[str, int],
+    ask: Callable[[Sequence[str]], Mapping[str, Future[None]]],
+    explain: Callable[[str, KafkaException], K2kError | None],
+    *,
+    waits: bool,
+) -> dict[str, K2kError | None]:
+    """Send requests that create or extend topics, as fast as the cluster's quota allows.
+
+    Older requests are carried out above the quota, too, and then the connection is not read for
+    some time; newer ones are refused topic by topic (KIP-599).
+    """
+    outcomes: dict[str, K2kError | None] = {}
+    requests = deque(_requests(partitions))
+    while requests:
+        names = requests.popleft()
+        left = cluster.throttled_s
+        if left > SHORT_THROTTLE_S and not (waits and _wait_for_quota(cluster, what, left)):
+            outcomes |= {name: _over_quota(cluster, name, left) for name in names}
+            continue
+        futures = cluster.ask(what, partial(ask, names))
+        refused = []
+        for name, future in futures.items():
+            outcomes[name], over = None, False
+            try:
+                cluster.wait(future)
+            except KafkaException as error:
+                over = error.args[0].code() == KafkaError.THROTTLING_QUOTA_EXCEEDED
+                outcomes[name] = None if over else explain(name, error)
+            if over:
+                refused.append(name)
+        left = cluster.heed_quota()
+        if refused and waits and _wait_for_quota(cluster, what, max(left, SHORT_THROTTLE_S)):
+            requests.appendleft(refused)
+        else:
+            outcomes |= {name: _over_quota(cluster, name, left) for name in refused}
     return outcomes
+
+
+def _wait_for_quota(cluster: Cluster, what: str, seconds: float) -> bool:
+    """Wait for a quota; return whether to go on."""
+    text = (
+        f"{what} on the {cluster.label} cluster waits {duration(seconds)} for its quota "
+        "(controller_mutation_rate)"
+    )
+    log.info("%s", text)
+    return not cluster.pause(text, seconds)
+
+
+def _over_quota(cluster: Cluster, name: str, left: float) -> OverQuota:
+    return OverQuota(
+        f"topic {safe_text(name)} is not created or extended yet: the {cluster.label} cluster's "
+        f"quota (controller_mutation_rate) allows no more for {duration(left)}",
+        unchanged="The topic was not changed.",
+        hint="It is tried again. Raise the quota of this client on that cluster to save time.",
+    )
 
 
 def _new_topic(spec: TopicSpec) -> NewTopic:
@@ -97,24 +172,29 @@ def _new_topic(spec: TopicSpec) -> NewTopic:
 
 
 def grow_topics(
-    cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False
+    cluster: Cluster,
+    counts: Mapping[str, int],
+    *,
+    validate_only: bool = False,
+    waits: bool = True,
 ) -> dict[str, K2kError | None]:
     """Increase topics to the given partition counts; otherwise as :func:`create_topics`.
 
     A topic that has as many or more counts as grown.
     """
-    outcomes: dict[str, K2kError | None] = {}
-    for names in _requests(counts):
-        ask = partial(
-            cluster.admin.create_partitions,
+
+    def ask(names: Sequence[str]) -> Mapping[str, Future[None]]:
+        futures: dict[str, Future[None]] = cluster.admin.create_partitions(
             [NewPartitions(name, counts[name]) for name in names],
             request_timeout=REQUEST_TIMEOUT_S,
             validate_only=validate_only,
         )
-        for name, future in cluster.ask("adding partitions", ask).items():
-            explain = partial(_not_grown, cluster, name, counts[name])
-            outcomes[name] = _failure(cluster, future, explain)
-    return outcomes
+        return futures
+
+    def explain(name: str, error: KafkaException) -> K2kError | None:
+        return _not_grown(cluster, name, counts[name], error)
+
+    return _within_quota(cluster, "adding partitions", counts, ask, explain, waits=waits)
 
 
 def _requests(partitions: Mapping[str, int]) -> Iterator[list[str]]:
@@ -357,16 +437,6 @@ def _line(words: list[str]) -> str:
 
 def _serves(topic: TopicDescription, partitions: int) -> bool:
     return topic.partitions >= partitions and not topic.leaderless
-
-
-def _failure(
-    cluster: Cluster, future: Future[T], explain: Callable[[KafkaException], K2kError | None]
-) -> K2kError | None:
-    try:
-        cluster.wait(future)
-    except KafkaException as error:
-        return explain(error)
-    return None
 
 
 def _not_created(cluster: Cluster, spec: TopicSpec, error: KafkaException) -> K2kError | None:

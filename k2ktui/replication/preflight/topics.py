@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -15,7 +16,9 @@ from k2ktui.engine.topics import may_be_heartbeats
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.broker_creation import creates_topics
 from k2ktui.kafka.admin.topics import (
+    OverQuota,
     Settings,
+    TopicSpec,
     alter_command,
     create_command,
     create_topics,
@@ -47,6 +50,8 @@ from k2ktui.text import counted, safe_text
 
 _POLICY = "cleanup.policy"
 _READ_S = 20.0
+# Creations that are tried by a check: a quota of two partitions a second allows 22 at once.
+_TRIED_TOPICS, _TRIED_PARTITIONS = 5, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
     findings = inspect_control_topics(config, target)
     allowed = config.features.auto_create_control_topics
     missing = [finding.spec for finding in findings if not (finding.partitions or finding.problem)]
-    errors = create_topics(target, missing, validate_only=True) if allowed else {}
+    errors = _try(partial(create_topics, target, missing)) if allowed else {}
     by_brokers = bool(missing) and not allowed and creates_topics(target) is True
     for finding in findings:
         name = f"control topic {safe_text(finding.spec.name)}"
@@ -206,8 +211,10 @@ def _targets(
     yield from _foreign_records(config, target, plans, replicated)
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
-    errors = create_topics(target, specs, validate_only=True)
-    errors |= grow_topics(target, grown, validate_only=True)
+    tried = _choose(specs)
+    errors = _try(partial(create_topics, target, tried))
+    if sum(count for count in grown.values()) <= _TRIED_PARTITIONS:
+        errors |= _try(partial(grow_topics, target, grown))
     for topic, error in refused.items():
         yield error_check(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
@@ -222,10 +229,36 @@ def _targets(
         yield from checks
     if fine:
         news = f", {len(specs):,} of them to be created" if specs else ""
+        if len(tried) < len(specs):
+            news += f" ({len(tried)} of these tried, as the quota on creating topics counts each)"
         yield passed_check("target topics", f"{counted(fine, 'topic')} as required{news}")
     if blind:
         yield _unread(blind, created=bool(specs))
     yield from _dead_letters(config, source, target, plans)
+
+
+def _try(change: Callable[..., dict[str, K2kError | None]]) -> dict[str, K2kError | None]:
+    """Return what a cluster says of a change without making it, as far as its quota allows."""
+    errors = change(validate_only=True, waits=False)
+    return {name: error for name, error in errors.items() if not isinstance(error, OverQuota)}
+
+
+def _choose(specs: Collection[TopicSpec]) -> list[TopicSpec]:
+    """Return the topics whose creation is tried: all, or a few of each kind of settings.
+
+    The cluster's quota counts the partitions of each attempt as if it created them.
+    """
+    chosen: list[TopicSpec] = []
+    left, kinds = _TRIED_PARTITIONS, set[object]()
+    for spec in sorted(specs, key=lambda spec: spec.partitions or 1):
+        kind = spec.replication, frozenset(spec.config.items())
+        if len(specs) <= _TRIED_TOPICS or kind not in kinds:
+            if chosen and (spec.partitions or 1) > left:
+                break
+            chosen.append(spec)
+            kinds.add(kind)
+            left -= spec.partitions or 1
+    return chosen
 
 
 def _foreign_records(
@@ -267,7 +300,7 @@ def _dead_letters(
     topics = {topic.name: topic for plan in targets for topic in plan.sources}.values()
     plans, refused = plan_dead_letters(config, source, target, names, topics)
     specs = [plan.create for plan in plans if plan.create]
-    errors = create_topics(target, specs, validate_only=True)
+    errors = _try(partial(create_topics, target, _choose(specs)))
     for topic, error in refused.items():
         yield error_check(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])

@@ -120,13 +120,16 @@ def ensure_dead_letters(
     target: Cluster,
     copied: Mapping[str, Sequence[str]],
     topics: Collection[TopicDescription],
+    *,
+    waits: bool = True,
 ) -> tuple[dict[str, DeadLetterTopic], Refusals]:
     """Create dead-letter topics where allowed, and describe them by source topic.
 
-    Arguments and errors are those of ``plan_dead_letters``.
+    Other arguments and errors are those of ``plan_dead_letters``; ``waits`` is that of
+    ``create_topics``.
     """
     plans, refused = plan_dead_letters(config, source, target, copied, topics)
-    errors = create_topics(target, [plan.create for plan in plans if plan.create])
+    errors = create_topics(target, [plan.create for plan in plans if plan.create], waits=waits)
     created = {
         plan.name: plan.create.partitions or 1
         for plan in plans

@@ -144,6 +144,8 @@ class PairTopicsReader:
             self._replicated,
             self._settings,
             moved,
+            # What is copied already does not wait for new topics: they are tried again.
+            waits=not self._replicated,
         )
         described = targets.keys() | refused.keys()
         topics = [topic for topic in selected.topics if topic.name in described]

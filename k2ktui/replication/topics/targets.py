@@ -125,6 +125,8 @@ def ensure_targets(
     replicated: Collection[str],
     known: KnownSettings | None = None,
     moved: MovedTopics = NO_MOVED_TOPICS,
+    *,
+    waits: bool = True,
 ) -> tuple[dict[str, tuple[TargetTopic, ...]], Refusals]:
     """Create and grow target topics where allowed, and describe them.
 
@@ -138,6 +140,8 @@ def ensure_targets(
         replicated: names of source topics that already have a position in this pipeline.
         known: settings of the target's topics that were read before; None for none.
         moved: source topics that a drill has moved, as the caller knows them.
+        waits: wait until the target's quota on creating topics allows more; otherwise what it
+            does not allow now is refused.
 
     Returns:
         The targets by source topic, and the refused source topics with the reason. Moved topics are
@@ -153,7 +157,7 @@ def ensure_targets(
         # No fence keeps a driver from growing topics that does not know of a move yet.
         moved = read_moved(config, target)
         plans, refused = plan_targets(config, source, target, topics, replicated, moved)
-    failed = _carry_out(target, plans)
+    failed = _carry_out(target, plans, waits=waits)
     changed = {
         p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
     }
@@ -173,7 +177,7 @@ def ensure_targets(
         source: [target_topic.name for target_topic in targets]
         for source, targets in described.items()
     }
-    dead, errors = ensure_dead_letters(config, source, target, names, topics)
+    dead, errors = ensure_dead_letters(config, source, target, names, topics, waits=waits)
     refused.update(errors)
     targets_by_source = {
         name: tuple(replace(target_topic, dead_letters=dead.get(name)) for target_topic in targets)
@@ -350,10 +354,13 @@ def _log_change(plan: TargetPlan, error: K2kError | None) -> None:
     log.info("target topic %s %s: %s", plan.name, done, counted(plan.partitions, "partition"))
 
 
-def _carry_out(target: Cluster, plans: Iterable[TargetPlan]) -> dict[str, K2kError | None]:
+def _carry_out(
+    target: Cluster, plans: Iterable[TargetPlan], *, waits: bool
+) -> dict[str, K2kError | None]:
     failed: dict[str, K2kError | None] = {plan.name: None for plan in plans}
-    failed |= create_topics(target, [plan.create for plan in plans if plan.create])
-    failed |= grow_topics(target, {plan.name: plan.grow_to for plan in plans if plan.grow_to})
+    failed |= create_topics(target, [plan.create for plan in plans if plan.create], waits=waits)
+    grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
+    failed |= grow_topics(target, grown, waits=waits)
     return failed
 
 
