@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -30,6 +30,7 @@ from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUn
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code, code_name
 
 _T = TypeVar("_T")
+_GROUP_KEY = 0
 _METADATA_LOG = "__cluster_metadata"
 # Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
@@ -176,6 +177,14 @@ class Probe:
             return ""
         raise NotDisclosed(f"the transaction coordinator responded with {code_name(code)}")
 
+    def ask_group_coordinator(self, group: str) -> int:
+        """Look a group's coordinator up, which creates the topic of coordinators if it is missing.
+
+        Returns:
+            The error code of the answer; 0 if there is a coordinator.
+        """
+        return self.run(lambda wire: _find_group_coordinator(wire, group))
+
     async def _end_nothing(self, transactional_id: str) -> int:
         request = EndTxnRequest(
             transactional_id=transactional_id,
@@ -230,3 +239,19 @@ def _controller_time(response: Any) -> float:
                 if replica.replica_id == partition.leader_id and stamp and stamp > 0:
                     return float(stamp) / 1000
     raise NotDisclosed("its controller does not report its time")
+
+
+async def _find_group_coordinator(wire: Wire, group: str) -> int:
+    request = FindCoordinatorRequest(
+        key=group, key_type=_GROUP_KEY, coordinator_keys=[group], max_version=3
+    )
+    until = time.monotonic() + _COORDINATOR_PATIENCE_S
+    while True:
+        try:
+            response = await wire.send(request, timeout=_remaining_s(until))
+            code = int(response.error_code)
+        except (NotSent, OutcomeUnknown):
+            code = int(Code.NETWORK_EXCEPTION)
+        if code not in COORDINATOR_RETRIABLE or time.monotonic() > until:
+            return code
+        await wire.loop.sleep(0.1)

@@ -376,6 +376,9 @@ def _meaning(code: int, label: str, right: str) -> str:
         needed = "Describe" if right == "Describe" else "Read"
         return f"the {label} principal lacks {needed} on a topic of the group"
     if code in PASSING:
-        return f"the group's coordinator on the {label} is not available"
+        why = ""
+        if code == Code.COORDINATOR_NOT_AVAILABLE:
+            why = ": __consumer_offsets has no leader, or too few brokers are there to create it"
+        return f"the group's coordinator on the {label} is not available{why}"
     known = _WORDS.get(Code(code)) if code in set(Code) else None
     return (known or "the {label} cluster rejected the request").format(label=label)

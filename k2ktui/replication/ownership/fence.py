@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from k2ktui.errors import K2kError, LoginFailed, TimedOut
+from k2ktui.kafka.admin.coordinators import TRANSACTIONS, describe_missing
 from k2ktui.kafka.admin.transaction_state import TransactionState
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, Wire
@@ -231,6 +232,10 @@ class Fence:
         """Return the error for operators: a refusal, or why the coordinator does not answer."""
         refusal = coordinator_refused(error, self._group, self._timeout_ms)
         outage = self.wire.outage() if error.code in COORDINATOR_RETRIABLE else None
+        if outage is None and error.code == Code.COORDINATOR_NOT_AVAILABLE:
+            missing = self.loop.run(lambda: describe_missing(self.wire, TRANSACTIONS))
+            if missing:
+                return TimedOut(f"{refusal.message}; {missing}", hint=refusal.hint)
         if outage is None or isinstance(outage, LoginFailed):
             return outage or refusal
         return TimedOut(f"{refusal.message}; {outage.message}", hint=refusal.hint)

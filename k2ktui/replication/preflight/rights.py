@@ -17,6 +17,12 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.broker_settings import broker_values
+from k2ktui.kafka.admin.coordinators import (
+    TRANSACTIONS,
+    describe_missing,
+    how_to_allow,
+    why_impossible,
+)
 from k2ktui.kafka.admin.probe import NotDisclosed, Operation
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.specs import control_specs, is_optional
@@ -153,17 +159,24 @@ def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
     name = "target transactional ids"
     group = config.coordination.commit.group
     ids = [transactional_id(group, slot) for slot in (DRIVER, STATE, _FIRST_SLOT)]
+    off = "features.exactlyOnce: disabled"
     try:
+        if reason := why_impossible(target.cluster, TRANSACTIONS):
+            hint = f"{how_to_allow(TRANSACTIONS)} (or set {off})."
+            return failed_check(name, f"{reason}: no transaction can begin", hint, fatal=True)
         refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
-    except NotDisclosed as reason:
-        return unknown_check(name, str(reason))
+    except K2kError as error:
+        return unknown_check(name, error.message)
+    except NotDisclosed as undisclosed:
+        missing = target.probes["producer"].run(lambda wire: describe_missing(wire, TRANSACTIONS))
+        return unknown_check(name, "; ".join(filter(None, (str(undisclosed), missing))))
     if not refused:
         return passed_check(name, f"Write on {', '.join(map(safe_text, ids))}")
     grant = _grant(target, "Write", "transactional-id", [f"{group}."])
     return failed_check(
         name,
         f"the producer may not use {first_names(refused)}",
-        f"{grant} --resource-pattern-type prefixed (or set features.exactlyOnce: disabled)",
+        f"{grant} --resource-pattern-type prefixed (or set {off})",
         fatal=True,
     )
 

@@ -29,6 +29,7 @@ from k2ktui.replication.preflight.clusters import (
     check_ids,
     open_clusters,
 )
+from k2ktui.replication.preflight.coordinators import check_group_coordinators
 from k2ktui.replication.preflight.opposite import check_opposite
 from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
@@ -104,6 +105,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     yield from check_clocks(source, target)
     committed = read_committed_topics(config, target.cluster)
     yield from check_rights(config, source, target, committed.moved)
+    yield from check_group_coordinators(config, source, target)
     yield from check_topics(config, source, target, committed)
     yield from check_opposite(config, source, target)
 
