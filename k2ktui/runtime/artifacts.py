@@ -27,7 +27,7 @@ from k2ktui.progress import Progress, ProgressStep
 from k2ktui.runtime.downloads import download_hint
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 SERVER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
 CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}"
 CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"

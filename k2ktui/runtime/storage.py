@@ -1,16 +1,20 @@
 """Format the storage of a one-node cluster without starting Java each time.
 
 `kafka-storage format` writes a small properties file with two random ids, and a bootstrap
-checkpoint that depends only on the Kafka version. Kafka's own tool creates the checkpoint once for
-the cache; each node gets a copy and its own ids.
+checkpoint that depends only on the Kafka version: `bootstrap.checkpoint` up to 4.3, a snapshot in
+`__cluster_metadata-0` from 4.4 on. Kafka's own tool writes it once for the cache, wherever that
+version puts it; each node gets a copy and its own ids.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import subprocess
 import tempfile
 import uuid
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from k2ktui.errors import Refused
@@ -18,7 +22,7 @@ from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath
 from k2ktui.runtime.java import Java
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
-_CHECKPOINT = "bootstrap.checkpoint"
+_KEPT = "storage.zip"
 _META = "meta.properties"
 _FORMAT_SECONDS = 60.0
 
@@ -45,14 +49,15 @@ def format_storage(log_dir: Path, node_id: int, java: Java, jars: Classpath) -> 
     """Format ``log_dir`` if it is not formatted yet; return its cluster id.
 
     Raises:
-        Refused: Kafka's storage tool failed (runs only if no checkpoint is cached).
+        Refused: Kafka's storage tool failed (runs only if its files are not cached).
     """
     known = cluster_id(log_dir)
     if known:
         return known
-    checkpoint = _checkpoint(java, jars)
+    files = _kept_files(java, jars)
     cluster = new_id()
-    write_atomically(log_dir / _CHECKPOINT, checkpoint)
+    for path, content in files.items():
+        write_atomically(log_dir / path, content)
     meta = {
         "version": "1",
         "cluster.id": cluster,
@@ -82,16 +87,33 @@ def _utf16(char: str) -> str:
     return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
 
 
-def _checkpoint(java: Java, jars: Classpath) -> bytes:
-    kept = cache_dir("kafka", KAFKA_VERSION) / _CHECKPOINT
+def _kept_files(java: Java, jars: Classpath) -> Mapping[str, bytes]:
+    kept = cache_dir("kafka", KAFKA_VERSION) / _KEPT
     with locked(kept.with_name(".lock")):
         if not kept.is_file():
-            write_atomically(kept, make_checkpoint(java, jars))
-        return kept.read_bytes()
+            # One file, so that a start that is killed leaves all of them or none.
+            write_atomically(kept, _zipped(make_files(java, jars)))
+        with zipfile.ZipFile(kept) as archive:
+            return {path: archive.read(path) for path in archive.namelist()}
 
 
-def make_checkpoint(java: Java, jars: Classpath) -> bytes:
-    """Format a log directory with Kafka's own tool; return the bootstrap checkpoint it writes."""
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    return packed.getvalue()
+
+
+def make_files(java: Java, jars: Classpath) -> Mapping[str, bytes]:
+    """Format a log directory with Kafka's own tool; return what is the same for every node.
+
+    Returns:
+        The content of each file but ``meta.properties``, by its path in the log directory.
+
+    Raises:
+        Refused: the tool failed.
+    """
     with tempfile.TemporaryDirectory(prefix="k2ktui-format-") as directory:
         log_dir = Path(directory, "logs")
         config = Path(directory, "server.properties")
@@ -120,4 +142,9 @@ def make_checkpoint(java: Java, jars: Classpath) -> bytes:
                 f"Kafka's storage tool failed: {(done.stderr or done.stdout).strip()}",
                 unchanged="No node was started.",
             )
-        return (log_dir / _CHECKPOINT).read_bytes()
+        paths = sorted(path for path in log_dir.rglob("*") if path.is_file())
+        return {
+            path.relative_to(log_dir).as_posix(): path.read_bytes()
+            for path in paths
+            if path.name != _META
+        }

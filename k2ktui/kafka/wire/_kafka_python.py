@@ -24,6 +24,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, BrokerVersionData
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.parser import KafkaProtocol
 
@@ -35,6 +36,24 @@ _PIECES = 64
 # Time to handle a response that arrived together with the end of the connection.
 _LAST_RESPONSE_S = 0.05
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+def release_of(data: BrokerVersionData) -> str:
+    """Return the Kafka release of a broker's API versions: ``4.1``, or ``4.4 or newer``.
+
+    The library takes a release that it does not know for the newest that it knows. A broker that
+    offers more than that one did is newer; which release it is, its versions do not tell.
+    """
+    release = tuple(data.broker_version)
+    newest = max(BROKER_API_VERSIONS)
+    if release != newest:
+        return ".".join(map(str, release))
+    known = BROKER_API_VERSIONS[newest]
+    offers_more = any(
+        highest > known.get(key, (0, -1))[1] for key, (_, highest) in data.api_versions.items()
+    )
+    major, minor = newest[:2]
+    return f"{major}.{minor + 1} or newer" if offers_more else f"{major}.{minor}"
 
 
 class _Handle:

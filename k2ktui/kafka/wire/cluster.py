@@ -32,7 +32,7 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
-from k2ktui.kafka.wire._kafka_python import ClosedInUseError
+from k2ktui.kafka.wire._kafka_python import ClosedInUseError, release_of
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.wire.connections import (
     ConnectionManager,
@@ -290,9 +290,9 @@ class Wire:
 
     @property
     def broker_version(self) -> str:
-        """Kafka release inferred from the broker's API versions, such as ``4.1``; "" if unknown."""
+        """Kafka release that the broker's API versions show (:func:`release_of`); "" if unknown."""
         data = self._manager.broker_version_data
-        return str(data.broker_version_str) if data is not None else ""
+        return release_of(data) if data is not None else ""
 
     def version_of(self, request: type) -> int:
         """Return the highest request version that both sides support, -1 if none."""

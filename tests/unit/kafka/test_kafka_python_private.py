@@ -20,11 +20,12 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, BrokerVersionData
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
 
 from k2ktui.kafka import client_errors
-from k2ktui.kafka.wire._kafka_python import PlainTransport, Protocol, TlsTransport
+from k2ktui.kafka.wire._kafka_python import PlainTransport, Protocol, TlsTransport, release_of
 from k2ktui.kafka.wire.cluster import Loop
 from k2ktui.kafka.wire.connections import Connection, ConnectionManager
 from k2ktui.kafka.wire.zero_copy import ZeroCopyConnection
@@ -225,3 +226,22 @@ def _run_until(loop: Loop, ready: Any) -> None:
         raise AssertionError("not within ten seconds")
 
     loop.run(wait)
+
+
+@pytest.mark.parametrize("release", [(2, 5), (3, 9), (4, 1), max(BROKER_API_VERSIONS)])
+def test_a_known_release_is_named(release: tuple[int, int]) -> None:
+    data = BrokerVersionData(api_versions=BROKER_API_VERSIONS[release])
+    assert release_of(data) == f"{release[0]}.{release[1]}"
+
+
+@pytest.mark.parametrize("key", ["a new one", "one that grew"])
+def test_a_release_that_the_library_does_not_know_is_newer(key: str) -> None:
+    """Without this, Kafka 4.4 is called 4.3 on every screen."""
+    major, minor = max(BROKER_API_VERSIONS)
+    versions = dict(BROKER_API_VERSIONS[major, minor])
+    if key == "a new one":
+        versions[max(versions) + 1] = (0, 0)
+    else:
+        lowest, highest = versions[18]  # ApiVersions
+        versions[18] = (lowest, highest + 1)
+    assert release_of(BrokerVersionData(api_versions=versions)) == f"{major}.{minor + 1} or newer"
