@@ -16,7 +16,10 @@ from k2ktui.http_client import Limits, RequestFailed, TooLarge, send
 from tests.support.http.server import Handler, http_server
 
 Peer = Callable[[socket.socket], None]
-SOON = Limits(1 << 20, 0.4)
+# For what never answers; a busy machine connects and sends within it.
+SOON = Limits(1 << 20, 1.0)
+# For what answers: no test fails because a machine is busy.
+AMPLE = Limits(1 << 20, 60.0)
 
 
 @pytest.fixture(autouse=True)
@@ -88,20 +91,20 @@ def test_a_handshake_that_does_not_end_is_given_up(answer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "limits", "words"),
     [
-        (drips(b"HTTP/1.1 200 OK\r\nX: "), "no complete response in time"),
-        (silent, "no complete response in time"),
-        (lambda it: it.sendall(b"HTTP/1.1 407 Who\r\n\r\n"), "opens no tunnel: 407 Who"),
+        (drips(b"HTTP/1.1 200 OK\r\nX: "), SOON, "no complete response in time"),
+        (silent, SOON, "no complete response in time"),
+        (lambda it: it.sendall(b"HTTP/1.1 407 Who\r\n\r\n"), AMPLE, "opens no tunnel: 407 Who"),
     ],
 )
 def test_a_proxy_that_opens_no_tunnel(
-    answer: Peer, words: str, monkeypatch: pytest.MonkeyPatch
+    answer: Peer, limits: Limits, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request was not sent: another address may be tried."""
     with peer(answer) as port:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-        failed = failure("PATCH", "https://example.invalid/", body=b"{}")
+        failed = failure("PATCH", "https://example.invalid/", limits, body=b"{}")
     assert words in str(failed) and not failed.was_sent
 
 
@@ -189,13 +192,13 @@ def test_a_host_may_be_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
     try:
         with peer(answer, socket.AF_INET6) as port:
-            assert send("GET", f"http://[::1]:{port}/x?y=z", SOON).status == 204
+            assert send("GET", f"http://[::1]:{port}/x?y=z", AMPLE).status == 204
     except OSError:
         pytest.skip("this host has no IPv6")
     assert asked[0].startswith(b"GET /x?y=z HTTP/1.1\r\nHost: [::1]:%d\r\n" % port)
     with peer(answer) as port:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
-        assert send("PUT", "http://[::1]:8083/x", SOON).status == 204
+        assert send("PUT", "http://[::1]:8083/x", AMPLE).status == 204
     assert asked[1].startswith(b"PUT http://[::1]:8083/x HTTP/1.1\r\n")
     assert b"\r\nContent-Length: 0\r\n" in asked[1]
 
