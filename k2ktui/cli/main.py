@@ -156,7 +156,7 @@ def main() -> NoReturn:
 
 def _print_error(error: K2kError) -> None:
     with suppress(OSError):  # the exit code says that there is one
-        click.echo(_error_text(error), err=True)
+        click.echo(error_text(error), err=True)
 
 
 def _report_thread(ended: threading.ExceptHookArgs) -> None:
@@ -182,7 +182,8 @@ def _exit(code: int) -> NoReturn:
     leave(int(code))
 
 
-def _error_text(error: K2kError) -> str:
+def error_text(error: K2kError) -> str:
+    """Return what the program prints of an error: what happened, what was not changed, the fix."""
     parts = [f"k2ktui: {error.message}"]
     parts += [f"  {text}" for text in (error.unchanged, fix_text(error.hint)) if text]
     # Names should already be safe to print; this is a second line of defense.

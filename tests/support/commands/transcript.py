@@ -1,0 +1,139 @@
+"""A transcript of commands: what they print, word for word, without a cluster.
+
+The command line runs in this process, from its arguments to its exit code. What a command asks a
+cluster for is replaced by made answers; everything that it decides and says of them is its own. One
+file a command is kept in ``tests/unit/golden/transcript``: ``K2KTUI_TRANSCRIPT=write`` writes them
+again, and the difference is reviewed. JSON has a line a field there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from k2ktui.cli.main import cli, error_text
+from k2ktui.cli.terminal import confirm
+from k2ktui.errors import ExitCode, K2kError
+from tests.support.console.views import NOON
+
+TRANSCRIPTS = Path(__file__).parents[2] / "unit" / "golden" / "transcript"
+WIDTH = 120
+_WRITE = os.environ.get("K2KTUI_TRANSCRIPT") == "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command as it was typed, and what it printed.
+
+    Attributes:
+        arguments: words after ``k2ktui``.
+        input: what is typed while it runs.
+        answers: by the full name of a function of k2ktui, what is called in its place.
+    """
+
+    arguments: tuple[str, ...]
+    input: str = ""
+    answers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def run(self, folder: Path) -> str:
+        """Run it in a folder; return its lines as a transcript has them."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("COLUMNS", str(WIDTH))
+            patch.setattr(time, "time", lambda: NOON)
+            if self.input:
+                a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+                patch.setattr(confirm, "sys", a_terminal)
+            for name, answer in self.answers.items():
+                patch.setattr(name, answer)
+            result = CliRunner().invoke(
+                cli, self.arguments, input=self.input, prog_name="k2ktui", standalone_mode=False
+            )
+        code, said = _end_of(result)
+        lines = [f"$ k2ktui {' '.join(map(_quoted, self.arguments))}"]
+        lines += [f"> {line}" for line in self.input.splitlines()]
+        lines += _readable(result.stdout).splitlines()
+        lines += [f"! {line}" for line in (result.stderr + said).splitlines()]
+        lines.append(f"[exit {code}]")
+        text = "\n".join(line.rstrip() for line in lines)
+        return text.replace(str(folder), "FOLDER") + "\n"
+
+
+def typed(words: str, answers: Mapping[str, Any] | None = None, *, keys: str = "") -> Typed:
+    """Return a command of words that blanks separate.
+
+    Args:
+        words: what follows ``k2ktui``.
+        answers: as for :class:`Typed`; what is no function is what the function returns, or raises.
+        keys: what is typed while the command runs.
+    """
+    return Typed(
+        tuple(words.split()),
+        keys,
+        {name: _answering(answer) for name, answer in (answers or {}).items()},
+    )
+
+
+def _answering(answer: Any) -> Callable[..., Any]:
+    if inspect.isfunction(answer):
+        return answer
+
+    def function(*_: Any, **__: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return function
+
+
+def compare_transcript(name: str, commands: Iterable[Typed], folder: Path) -> None:
+    """Run commands one after the other, and expect what is kept under a name."""
+    text = "\n".join(command.run(folder) for command in commands)
+    path = TRANSCRIPTS / f"{name}.txt"
+    if _WRITE:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.name}: K2KTUI_TRANSCRIPT=write writes it again"
+
+
+def _readable(output: str) -> str:
+    """Return one object of JSON with a line a field, so that a difference shows what changed."""
+    try:
+        value = json.loads(output)
+    except ValueError:
+        return output
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w./:=,@+-]+", word) else f"'{word}'"
+
+
+def _end_of(result: Result) -> tuple[int, str]:
+    """Return the exit code, and what the program prints of how it ended."""
+    error = result.exception
+    if isinstance(error, K2kError):
+        return int(error.exit_code), error_text(error) + "\n"
+    if isinstance(error, click.ClickException):
+        shown = io.StringIO()
+        error.show(shown)
+        return int(ExitCode.USAGE), shown.getvalue()
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return int(ExitCode.INTERRUPTED), ""
+    if error is not None and not isinstance(error, SystemExit):
+        raise error
+    code = result.return_value if isinstance(result.return_value, int) else result.exit_code
+    return code, ""
