@@ -43,7 +43,7 @@ def command(file: str, named: str, output: str | None, as_json: bool) -> None:
     if output is None:
         click.echo(imported.text, nl=False)
     else:
-        click.echo(f"{safe_text(output)} was written. Next: k2ktui config validate", err=True)
+        click.echo(f"{safe_text(output)} was written. Next: k2ktui config validate -f {safe_text(output)}", err=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,13 +14,17 @@ from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.drill.pair_state import PairPhase, PairState
 from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, dump_plan
+from k2ktui.engine.parity import plan as parity_plans
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, TimedOut
 from k2ktui.fleet.model import make_row
+from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
+from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.replication.copying.slot_task import CopyPath
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, passed_check
 from k2ktui.replication.preflight.explain import Explanation
@@ -33,8 +37,18 @@ from tests.console.test_acting_pictures import READ
 from tests.console.test_acting_pictures import REPORT as VERIFIED
 from tests.console.test_comparison import REPORT as COMPARED
 from tests.console.test_journal import FIRST, PARTLY, UNDO, found
+from tests.console.test_parity import PLAN as PARITY
+from tests.console.test_parity import apply as applied_parity
+from tests.console.test_records import LISTING
 from tests.support.commands.transcript import Typed, typed
-from tests.support.console.views import NOON, SOURCE_ID, TARGET_ID, compared, usual
+from tests.support.console.views import (
+    NOON,
+    SOURCE_ID,
+    TARGET_ID,
+    beside_mirrormaker,
+    compared,
+    usual,
+)
 from tests.support.drill.made_drills import fencing, opened, rehearsed, stopped, switched_over
 
 AT = SourcePartition("payments", 0)
@@ -405,6 +419,127 @@ def drill_show(_: Path) -> list[Typed]:
     ]
 
 
+def drill_report(_: Path) -> list[Typed]:
+    """A rehearsal, a failed drill, one that is done; verified, and not."""
+    read = "k2ktui.drill.operations.read_report"
+    verify_it = "k2ktui.drill.operations.verify_drill"
+    failed = stopped()
+    return [
+        *(
+            typed(f"drill report -f orders.yaml {drill.id}", {read: (drill, ())})
+            for drill in (rehearsed(), failed, switched_over())
+        ),
+        typed(f"drill report -f orders.yaml {failed.id} --json", {read: (failed, ())}),
+        typed(f"drill report -f orders.yaml {failed.id} --verify", {verify_it: (failed, [])}),
+        typed(
+            f"drill report -f orders.yaml {failed.id} --verify",
+            {verify_it: (failed, ["the report was changed after phase lag"])},
+        ),
+        typed(f"drill report -f orders.yaml {failed.id} --verify --html page.html"),
+    ]
+
+
+def records(_: Path) -> list[Typed]:
+    """Records beside their copies, with and without contents."""
+    read = "k2ktui.sync.records.pairs.list_records"
+    at = "records -f orders.yaml payments:0@41"
+    return [
+        typed(at, {read: LISTING}),
+        typed(f"{at} --json", {read: LISTING}),
+        typed(f"{at} --show", {read: LISTING}),
+        typed(f"{at} --show --json", {read: LISTING}),
+        typed(f"{at} --format json"),
+        typed("records -f orders.yaml payments:0"),
+        typed(at, {read: NO_SOURCE}),
+    ]
+
+
+def parity_plan(_: Path) -> list[Typed]:
+    """Differences, none, into a file."""
+    read = "k2ktui.parity.operations.create_plan"
+    return [
+        typed("parity plan -f orders.yaml", {read: PARITY}),
+        typed("parity plan -f orders.yaml --json", {read: PARITY}),
+        typed("parity plan -f orders.yaml -o parity.json", {read: PARITY}),
+        typed("parity plan -f orders.yaml", {read: replace(PARITY, rows=(), notes=())}),
+    ]
+
+
+def parity_apply(folder: Path) -> list[Typed]:
+    """Applied, not confirmed, expired, damaged."""
+    text = parity_plans.dump_plan(PARITY)
+    (folder / "parity.json").write_text(text)
+    (folder / "damaged.json").write_text(text.replace("604800000", "604800001"))
+    late = replace(PARITY, expires_at=NOON - 30)
+    (folder / "late.json").write_text(parity_plans.dump_plan(late))
+    write = "k2ktui.parity.operations.apply_plan"
+    apply_it = "parity apply -f orders.yaml"
+    return [
+        typed(f"{apply_it} parity.json", {write: applied_parity()}, keys="orders\n"),
+        typed(f"{apply_it} parity.json", {write: applied_parity()}, keys="no\n"),
+        typed(f"{apply_it} parity.json --yes --json", {write: applied_parity()}),
+        typed(f"{apply_it} late.json --yes"),
+        typed(f"{apply_it} damaged.json --yes"),
+    ]
+
+
+def jobs_list(folder: Path) -> list[Typed]:
+    """A job of this host; none."""
+    place = JobDirectory(folder / "jobs" / "orders-5f3a91")
+    record = JobRecord(
+        start="s", pipeline="orders", group="k2k", files=("orders.yaml",), cwd="/",
+        telemetry=False, environment="", read_only=False, pid=4711, birth="b", host="bastion1",
+        user="ops", version="0.9.0", started_at=NOON - 7_203, phase=Phase.RUNNING, term=12,
+        slots=2, starts=2,
+    )  # fmt: skip
+    read = "k2ktui.jobs.local_jobs.list_jobs"
+    kept = {"k2ktui.cli.jobs._note_state": None}
+    return [
+        typed("jobs list", {read: [Job(place, record, JobState.RUNNING)], **kept}),
+        typed("jobs list --json", {read: [Job(place, record, JobState.DIED)], **kept}),
+        typed("jobs list", {read: [], **kept}),
+    ]
+
+
+def mm2_audit(_: Path) -> list[Typed]:
+    """Groups that would read again, without a checkpoint, and right."""
+    made = beside_mirrormaker()
+    shown = Audit("mirror->target", NOON, tuple(made.audited), ("the syncs are 35 s old",))
+    right = replace(shown, rows=shown.rows[1:2], notes=())
+    read = "k2ktui.cli.mm2.audit.audit"
+    return [
+        typed("mm2 audit -f orders.yaml", {read: shown}),
+        typed("mm2 audit -f orders.yaml --json", {read: shown}),
+        typed("mm2 audit -f orders.yaml", {read: right}),
+    ]
+
+
+def mm2_import(folder: Path) -> list[Typed]:
+    """A file of MirrorMaker 2; several flows; one that is missing; nothing."""
+    (folder / "mm2.properties").write_text(MM2)
+    (folder / "two.properties").write_text(MM2 + "B->A.enabled = true\n")
+    return [
+        typed("mm2 import mm2.properties"),
+        typed("mm2 import mm2.properties --json"),
+        typed("mm2 import mm2.properties -o new.yaml"),
+        typed("mm2 import two.properties"),
+        typed("mm2 import two.properties#B->A"),
+        typed("mm2 import mm2.properties#X->Y"),
+        typed("mm2 import missing.properties"),
+        typed("mm2 import"),
+    ]
+
+
+MM2 = """clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+A->B.topics = orders.*
+A->B.sync.group.offsets.enabled = true
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+
+
 CASES: Mapping[str, Cases] = {
     "apply": apply,
     "check": check,
@@ -413,14 +548,21 @@ CASES: Mapping[str, Cases] = {
     "config show": config_show,
     "config validate": config_validate,
     "drill list": drill_list,
+    "drill report": drill_report,
     "drill show": drill_show,
     "explain": explain,
     "fleet": fleet,
     "groups": groups,
     "groups reset": groups_reset,
     "hold": hold,
+    "jobs list": jobs_list,
     "journal": journal,
+    "mm2 audit": mm2_audit,
+    "mm2 import": mm2_import,
+    "parity apply": parity_apply,
+    "parity plan": parity_plan,
     "plan": plan,
+    "records": records,
     "status": status,
     "translate": translate,
     "undo": undo,
