@@ -43,7 +43,8 @@ def command(file: str, named: str, output: str | None, as_json: bool) -> None:
     if output is None:
         click.echo(imported.text, nl=False)
     else:
-        click.echo(f"{safe_text(output)} was written. Next: k2ktui config validate -f {safe_text(output)}", err=True)
+        name = safe_text(output)
+        click.echo(f"{name} was written. Next: k2ktui config validate -f {name}", err=True)
 
 
 def _write(path: Path, text: str) -> None:

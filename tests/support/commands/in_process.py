@@ -6,10 +6,14 @@ failure. Other tests start commands as processes (:mod:`tests.support.commands.c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 from click.testing import CliRunner
+
+from k2ktui.cli.main import cli
+from k2ktui.errors import K2kError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,38 @@ def invoke(command: click.Command, *arguments: object) -> Ended:
     returned = done.return_value
     code = returned if isinstance(returned, int) else done.exit_code
     return Ended(code, done.output, done.stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """The whole program, run to its end.
+
+    Attributes:
+        stdout, stderr: what commands printed.
+        error: what a command raised for the program to show, and to choose its exit code; None if
+            it returned.
+        code: what it returned otherwise.
+    """
+
+    stdout: str
+    stderr: str
+    error: K2kError | click.ClickException | click.Abort | None
+    code: int
+
+
+def run_program(arguments: Sequence[str], typed: str) -> ProgramRun:
+    """Run the program in this process; ``typed`` is its standard input.
+
+    Raises:
+        Exception: what the program itself would report as a bug.
+    """
+    done = CliRunner().invoke(
+        cli, arguments, input=typed, prog_name="k2ktui", standalone_mode=False
+    )
+    error, returned = done.exception, done.return_value
+    if error is None or isinstance(error, SystemExit):
+        code = returned if isinstance(returned, int) else done.exit_code
+        return ProgramRun(done.stdout, done.stderr, None, code)
+    if not isinstance(error, K2kError | click.ClickException | click.Abort):
+        raise error
+    return ProgramRun(done.stdout, done.stderr, error, 0)

@@ -22,11 +22,11 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
-from k2ktui.cli.main import cli, error_text
+from k2ktui.cli.main import error_text
 from k2ktui.cli.terminal import confirm
 from k2ktui.errors import ExitCode, K2kError
+from tests.support.commands.in_process import ProgramRun, run_program
 from tests.support.console.views import NOON
 
 TRANSCRIPTS = Path(__file__).parents[2] / "unit" / "golden" / "transcript"
@@ -59,14 +59,12 @@ class Typed:
                 patch.setattr(confirm, "sys", a_terminal)
             for name, answer in self.answers.items():
                 patch.setattr(name, answer)
-            result = CliRunner().invoke(
-                cli, self.arguments, input=self.input, prog_name="k2ktui", standalone_mode=False
-            )
-        code, said = _end_of(result)
+            ended = run_program(self.arguments, self.input)
+        code, said = _end_of(ended)
         lines = [f"$ k2ktui {' '.join(map(_quoted, self.arguments))}"]
         lines += [f"> {line}" for line in self.input.splitlines()]
-        lines += _readable(result.stdout).splitlines()
-        lines += [f"! {line}" for line in (result.stderr + said).splitlines()]
+        lines += _readable(ended.stdout).splitlines()
+        lines += [f"! {line}" for line in (ended.stderr + said).splitlines()]
         lines.append(f"[exit {code}]")
         text = "\n".join(line.rstrip() for line in lines)
         return text.replace(str(folder), "FOLDER") + "\n"
@@ -122,18 +120,13 @@ def _quoted(word: str) -> str:
     return word if re.fullmatch(r"[\w./:=,@+-]+", word) else f"'{word}'"
 
 
-def _end_of(result: Result) -> tuple[int, str]:
+def _end_of(ended: ProgramRun) -> tuple[int, str]:
     """Return the exit code, and what the program prints of how it ended."""
-    error = result.exception
+    error = ended.error
     if isinstance(error, K2kError):
         return int(error.exit_code), error_text(error) + "\n"
     if isinstance(error, click.ClickException):
         shown = io.StringIO()
         error.show(shown)
         return int(ExitCode.USAGE), shown.getvalue()
-    if isinstance(error, click.Abort | KeyboardInterrupt):
-        return int(ExitCode.INTERRUPTED), ""
-    if error is not None and not isinstance(error, SystemExit):
-        raise error
-    code = result.return_value if isinstance(result.return_value, int) else result.exit_code
-    return code, ""
+    return (ended.code if error is None else int(ExitCode.INTERRUPTED)), ""
