@@ -25,11 +25,11 @@ def outcome_text(effect: Outcome) -> str:
 
 
 def mappings_lines(view: View) -> Iterator[str]:
-    """Yield how long a pipeline's mappings live that groups need; ``—`` if that is not known."""
-    if view.pair.mirror or not view.has_run:
-        return
+    """Yield how long a pipeline's mappings live that groups need; nothing if it is not known."""
     at = view.mappings_expire_at
-    left = formatting.NOT_AVAILABLE if at is None else duration(max(0.0, at - view.taken_at))
+    if view.pair.mirror or not view.has_run or at is None:
+        return
+    left = duration(max(0.0, at - view.taken_at))
     yield f"mappings that groups need: the first expires in {left}"
 
 

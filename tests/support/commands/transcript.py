@@ -53,6 +53,7 @@ class Typed:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             patch.setenv("COLUMNS", str(WIDTH))
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
             patch.setattr(time, "time", lambda: NOON)
             if self.input:
                 a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))

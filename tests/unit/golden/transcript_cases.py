@@ -297,7 +297,7 @@ def check(_: Path) -> list[Typed]:
                  unreachable=True)  # fmt: skip
     run, beside = "k2ktui.cli.check.run_checks", {
         f"k2ktui.cli.check.check_{name}": passed_check(name, "none") for name in
-        ("fence", "file", "holds")
+        ("fence", "file", "holds", "mappings")
     }  # fmt: skip
     return [
         typed("check -f orders.yaml", {run: rows, **beside}),
