@@ -50,8 +50,8 @@ class Outage:
     in_sync: int
 
 
-# A coordinator of 4.3.1 or 4.4.0 ends a transaction without the marker of a partition that has no leader
-# (KAFKA-20734), so there is nothing to wait for.
+# A coordinator of 4.3.1 or 4.4.0 ends a transaction without the marker of a partition that has no
+# leader (KAFKA-20734), so there is nothing to wait for.
 OUTAGES = {
     "3.9 without a leader": Outage("3.9", (2,), 1),
     "3.9 with too few replicas": Outage("3.9", (1, 2), 2),
