@@ -139,10 +139,31 @@ def test_a_button_names_what_it_does_whole() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("O")
         await console.until(lambda: isinstance(console.screen, Confirm), "asked")
-        assert str(console.screen.query_one("#confirm-do", Button).label) == "Take over"
+        label = str(console.screen.query_one("#confirm-do", Button).label)
+        assert label.strip() == "Take over"
         await console.press("escape")
 
     on_site(steps, *half_way())
+
+
+@pytest.mark.parametrize("theme", ["k2k-dark", "k2k-mono"])
+def test_a_confirmation_shows_the_focus_and_the_key_that_applies(theme: str) -> None:
+    """Enter moves the focus and applies nothing; Tab after it would lead on to Cancel."""
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("8", "enter", "R")
+        await console.until(lambda: isinstance(console.screen, Confirm), "asked")
+        await console.sees("then Tab and space; Esc cancels")
+        await console.press(*"paris", "enter")
+        await console.sees("[ Resume ]", "space applies; Esc cancels")
+        assert "[ Cancel ]" not in console.text
+        await console.press("tab")
+        await console.sees("[ Cancel ]", "space cancels")
+        assert "[ Resume ]" not in console.text
+        await console.press("space")
+        assert isinstance(console.screen, SiteScreen)
+
+    drive_session(site_session(*idle(half_way()), theme=theme), steps)
 
 
 def test_producers_that_were_not_fenced_are_not_fenced_again() -> None:

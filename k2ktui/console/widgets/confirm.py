@@ -29,9 +29,24 @@ def dialog_height(screen_height: int) -> int:
 
 
 class _SpaceButton(Button, inherit_bindings=False):
-    """A button that only the space bar presses; Enter is too often pressed by habit."""
+    """A button that only the space bar presses; Enter is too often pressed by habit.
+
+    With the focus it has brackets, which are seen without any color.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "press", "Press")]
+
+    def __init__(self, text: str, *, id: str, disabled: bool = False) -> None:
+        super().__init__(Content(f"  {text}  "), id=id, disabled=disabled)
+        self._text = text
+
+    def on_focus(self) -> None:
+        """Mark it."""
+        self.label = Content(f"[ {self._text} ]")
+
+    def on_blur(self) -> None:
+        """Remove the mark."""
+        self.label = Content(f"  {self._text}  ")
 
 
 class _NameInput(Input):
@@ -136,9 +151,20 @@ class Confirm(Dialog[bool]):
     def matches(self) -> bool:
         return self.query_one(Input).value.strip() == self._typed
 
+    @on(events.DescendantFocus)
+    def _focus_moved(self) -> None:
+        self._show_next("")
+
+    def _next_key(self) -> str:
+        """Return which key comes next, where the focus is now."""
+        focused = self.focused.id if self.focused is not None else ""
+        after = {"confirm-do": "space applies; Esc cancels", "confirm-cancel": "space cancels"}
+        return after.get(focused or "", "then Tab and space; Esc cancels")
+
     def _show_next(self, wrong: str) -> None:
         """Show at the foot of the field what comes next, or why Tab does nothing."""
-        text = wrong or f"{self.why_not_yet() or 'then Tab and space'}; Esc cancels"
+        why_not = self.why_not_yet()
+        text = wrong or (f"{why_not}; Esc cancels" if why_not else self._next_key())
         field = self.query_one(Input)
         field.set_class(bool(wrong), "-wrong")
         field.border_subtitle = Content(text)
