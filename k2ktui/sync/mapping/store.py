@@ -319,12 +319,11 @@ class MappingStore:
             return []
         expiry = self._read_expiry()
         old = mapping_republish.old_before(self._target, self._topic, self._next, expiry)
-        wanted = {}
-        for source, offset in needed.items():
-            track = self._tracks.get(source)
-            spans = track.only_before(old, track.needed_from(offset)) if track else ()
-            if spans:
-                wanted[source] = spans
+        wanted = {
+            source: spans
+            for source, low in self._find_needed(needed).items()
+            if (spans := self._tracks[source].only_before(old, low))
+        }
         self._hold({source: spans[0][0] for source, spans in wanted.items()}, monotonic() + timeout)
         # Where the broker deleted the records before they were read again, a repeat would claim
         # that nothing was copied below the ranges in memory.
@@ -344,6 +343,22 @@ class MappingStore:
             names = list_names([str(source) for source in sorted(present)], _NAMED)
             log.info("mappings that retention would delete written again: %s", names)
         return sorted(present)
+
+    def _find_needed(self, needed: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
+        """Return from which source offset on the translations of these offsets need mappings.
+
+        Where several source partitions share a target partition, that of one needs those of all.
+        """
+        low = {
+            source: self._tracks[source].needed_from(offset)
+            for source, offset in needed.items()
+            if source in self._tracks
+        }
+        for want in self._find_wanted({source: needed[source] for source in low}, {}):
+            begin = want.held_from(self._tracks[want.source])
+            if begin is not None:
+                low[want.source] = min(begin, low.get(want.source, begin))
+        return low
 
     def _leave_out_lost(
         self, spans: Mapping[SourcePartition, Sequence[Span]]
@@ -400,11 +415,10 @@ class MappingStore:
         except Refused as error:
             log.debug("retention of %s is unknown: %s", self._topic, error.message)
             self._expiry = None
-        tracks = {source: self._tracks[source] for source in needed if source in self._tracks}
         written = [
             at
-            for source, track in tracks.items()
-            if (at := track.written_ms(track.needed_from(needed[source]))) is not None
+            for source, low in self._find_needed(needed).items()
+            if (at := self._tracks[source].written_ms(low)) is not None
         ]
         if self._expiry is None or not written:
             return None

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.intervals import Span
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import NOT_FOUND
-from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
+from k2ktui.engine.mapping.replica import MappingGaps, Replica, TargetLog, TargetPartition
+from k2ktui.engine.mapping.translate import translate
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -40,7 +41,8 @@ from tests.support.schedule.examples import examples
 
 MANY, WEEK_MS = 1_000, 604_800_000
 A, B, C = (SourcePartition("s", number) for number in range(3))
-LANE = ("t", 0)
+LANES = {source: ("t", source.partition) for source in (A, B, C)}
+LANE = LANES[A]
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Topic:
     def target_ends(
         self, target: object, positions: Collection[SourcePartition], partitions: object
     ) -> dict[SourcePartition, dict[TargetPartition, int]]:
-        return {source: {LANE: self.target_end} for source in positions}
+        return {source: dict.fromkeys(LANES.values(), self.target_end) for source in positions}
 
     def describe(self, names: Collection[str]) -> dict[str, TopicDescription]:
         return {name: TopicDescription(name, "id", max(self.records) + 1, 1) for name in names}
@@ -93,7 +95,7 @@ class Topic:
     ) -> None:
         """Append a record with a range of one source record at each of these offsets."""
         rows = tuple(MappingRange(at, 1_000 + at, 1) for at in ranges)
-        made = MappingRecord("p", source, *LANE, 1, rows, covers=covers, left_out=left_out)
+        made = MappingRecord("p", source, *LANES[source], 1, rows, covers=covers, left_out=left_out)
         self.records.setdefault(partition, []).append((mapping_key(made), mapping_value(made)))
 
     def messages(self, partition: int, begin: int) -> list[Message]:
@@ -161,7 +163,7 @@ def loaded(
     )
     cluster: Any = topic
     store = MappingStore(config, cluster)
-    unknown = {at: Position(0, 0, -1, "", 1, 0, *LANE) for at in (A, B, C)}
+    unknown = {at: Position(0, 0, -1, "", 1, 0, *lane) for at, lane in LANES.items()}
     store.refresh(20.0, unknown if positions is None else positions)
     return store
 
@@ -188,7 +190,7 @@ def claimed(
 
 
 def rows(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition) -> list[int]:
-    columns = tracks[source].target_ranges[LANE].columns()
+    columns = tracks[source].target_ranges[LANES[source]].columns()
     return [
         int(first) + n
         for first, count in zip(columns.source, columns.count, strict=True)
@@ -327,6 +329,40 @@ def test_what_later_copies_have_overwritten_is_not_repeated(topic: Topic) -> Non
     assert not covered & set(range(20, 50, 2))
 
 
+def test_where_partitions_share_a_target_the_mappings_of_all_are_needed(topic: Topic) -> None:
+    """A group continues at a record of A; what it has read of B behind it is read again."""
+
+    def put(source: SourcePartition, first: int, landed: int) -> None:
+        rows = (MappingRange(first, landed, 10),)
+        covers = Covers(first, first + 10)
+        made = MappingRecord("p", source, *LANE, 1, rows, covers=covers)
+        topic.records.setdefault(0, []).append((mapping_key(made), mapping_value(made)))
+
+    for n in range(10):
+        put(A, n * 10, n * 20)
+        put(B, n * 10, n * 20 + 10)
+    store = loaded(topic)
+    needed = {A: 35, B: 90}
+    store.reach(needed)
+    assert store.republish(needed) == [A, B]
+    tracks = later(topic)
+    assert claimed(tracks, A) == ((30, 100),) and claimed(tracks, B) == ((20, 100),)
+    position = Position(100, 0, -1, "", 1, 0, *LANE)
+    rows_of = [
+        translate(
+            {at: Replica(position, ranges(at), low(at)) for at in needed},
+            needed,
+            {LANE: TargetLog(0, 200)},
+        )
+        for ranges, low in (
+            (store.target_ranges, lambda at: None),
+            (lambda at: tracks[at].target_ranges, lambda at: tracks[at].known.all()[0][0]),
+        )
+    ]
+    assert rows_of[0] == rows_of[1]
+    assert (rows_of[0][0].offset, rows_of[0][0].reread) == (65, 60)
+
+
 def test_a_target_that_may_be_another_one_gets_no_repeats(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +402,6 @@ def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
             spans = track.known.all()
             expected = sorted(at for at in copied[source] if any(a <= at < b for a, b in spans))
             asked = np.array(expected, dtype=np.int64)
-            landed = track.target_ranges[LANE].translate(asked) if expected else asked
+            landed = track.target_ranges[LANES[source]].translate(asked) if expected else asked
             assert NOT_FOUND not in landed.tolist()
             assert landed.tolist() == [1_000 + at for at in expected]
