@@ -26,10 +26,11 @@ from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.text import duration, list_names, safe_text
 
-# Soon after a start, and after a failure; the mappings are not held in memory between two turns,
-# so a turn reads the whole topic.
-_SOON_S, _LONGEST_S = 5.0, 3600.0
-_RETRY_S = 30.0
+# Soon after a start, a failure, or a change of the leader. The mappings are not held in memory
+# between two turns, so a turn reads the whole topic.
+_SOON_S, _LONGEST_S = 10.0, 3600.0
+# As long as no group is known.
+_IDLE_S = 30.0
 _CHECK = "needed mappings"
 # Mappings are written again in the second half of their time; less is left where that fails.
 _SHARE_LEFT = 0.25
@@ -64,10 +65,10 @@ class MappingKeeper(BackgroundRunner):
 
     def work(self) -> None:
         """Read what is mapped and needed, and republish what is old."""
+        self.interval_s = _SOON_S
         if not self._is_wanted():
-            self.interval_s = _SOON_S  # this run may lead at any moment
+            self._feed(MappingsExpire(None))  # the run that leads says it
             return
-        self.interval_s = _RETRY_S
         target = target_cluster(self._config)
         mappings, store = PipelineMappings(self._config, target), StateStore(self._config, target)
         try:
@@ -84,6 +85,7 @@ class MappingKeeper(BackgroundRunner):
         commits = list_kept_commits(store.read().commits, mappings.clusters(), chosen)
         if not commits:
             self._feed(MappingsExpire(None))
+            self.interval_s = _IDLE_S
             return
         mappings.refresh(READ_S, positions, commits, {})
         mappings.keep()
