@@ -23,6 +23,7 @@ from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import TimedOut
 from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.driver.laps import longest_lap_s
+from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.driver.sharing_loop import SharingLoop
 from k2ktui.replication.driver.slot_driver import IsWanted, SlotDriver
 from k2ktui.replication.ownership.assignment_topic import AssignmentTopic
@@ -79,6 +80,7 @@ class SharedRun:
         # All slots read the topics and the commit topic together.
         self._topics = PairTopicsReader(config, parts.source, parts.target)
         self._committed = CommittedPositions(parts.target, self._ownership.topic)
+        self._requests = RequestLimit()
 
     @property
     def leads(self) -> bool:
@@ -253,6 +255,7 @@ class SharedRun:
             until_caught_up=self._parts.until_caught_up,
             holds=self._parts.holds,
             at_end=lambda reached: events.end(slot, reached=reached),
+            requests=self._requests,
         )
 
     def _make_discovery(self, is_wanted: IsWanted | None = None) -> TopicDiscovery:

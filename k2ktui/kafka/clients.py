@@ -221,7 +221,7 @@ class Cluster:
             self._errors(error.args[0])
         if (refused := self.refused_login()) is not None:
             return refused
-        if self._throttle.left_s:
+        if self._throttle.left_s and code not in UNREACHABLE:
             return TimedOut(
                 f"{text}: the cluster throttles this client (quota)",
                 hint="Raise the quotas of this client on that cluster, or wait.",

@@ -32,6 +32,7 @@ LIMITS = (1_048_576, 1_500_000)
 
 PATHS: dict[str, dict[str, Any]] = {
     "verbatim": {},
+    "shared": {"coordination.mode": "shared"},
     "headers": {"features.headerReplication": "disabled"},
     "transform": {"replication.transform": [{"filter": "true"}]},
 }

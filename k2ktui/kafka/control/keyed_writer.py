@@ -32,6 +32,8 @@ Entry = tuple[bytes, bytes | None]
 _DEFAULT_S = 20.0
 # librdkafka applies its limit before compression; the broker limits the compressed size.
 _LARGEST_BYTES = 64 << 20
+# A larger request than socket.request.max.bytes, 1 MB at some services, would never be answered.
+_BATCH_BYTES = 512 << 10
 _FULL_POLL_S = 0.05
 _ANY_PARTITION = -1  # RD_KAFKA_PARTITION_UA
 # Properties, with librdkafka's aliases, that would conflict with the settings made here.
@@ -159,6 +161,7 @@ class KeyedWriter:
             "retries": 2**31 - 1,
             "message.timeout.ms": int(self._timeout * 1000),
             "message.max.bytes": _LARGEST_BYTES,
+            "batch.size": _BATCH_BYTES,
             "compression.type": "lz4",
             "linger.ms": 0,
             "partitioner": "murmur2_random",

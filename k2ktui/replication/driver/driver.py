@@ -34,6 +34,7 @@ from k2ktui.replication.driver.isolation import UnfinishedTransactions
 from k2ktui.replication.driver.laps import LapPlanner, LapRunner
 from k2ktui.replication.driver.learned_limits import (
     LearnedLimits,
+    RequestLimit,
     describe_request_limit,
     with_settings,
 )
@@ -90,6 +91,7 @@ class Driver:
         began_at: epoch seconds of the request to run.
         stopping: set when the driver has to end, as by ``stop``; its loop says there that it moves.
         holds: returns what operators hold now; never waits.
+        requests: the size of requests that the target's brokers take, with other drivers of a run.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Driver:
         began_at: float | None = None,
         stopping: StopFlag | None = None,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
+        requests: RequestLimit | None = None,
     ) -> None:
         self._config, self._ownership = config, ownership
         self._spark = spark
@@ -120,7 +123,7 @@ class Driver:
         self._held = HeldPartitions(holds, report)
         self._moved = NO_MOVED_TOPICS  # as of the last takeover: a later one fences this driver
         self._next_look = 0.0
-        self._limits = LearnedLimits()
+        self._limits = LearnedLimits(requests=requests)
         self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
         self._topics = TopicSnapshot()
@@ -132,7 +135,7 @@ class Driver:
         self._notifier = ThrottledNotifier(report)
         self._loss = LossRecorder(ownership, report, self._notifier)
         self._deleted = DeletedTopics(config, ownership, self._stopped, report, self._notifier)
-        self._laps = LapPlanner(config, ownership, mapping_partitions, self._limits)
+        self._laps = LapPlanner(config, ownership, mapping_partitions, self._limits.requests)
         self._held_back = HeldBackWatch(report)
         self._skipped = SkippedReporter(report)
         self._waiting = WaitingRecords(self._notifier)
@@ -405,7 +408,7 @@ class Driver:
         if result is not None:
             self._limits.learn(result.size_limits, self._topics)
             size = result.request_bytes
-            if size and self._limits.learn_requests(size):
+            if size and self._limits.requests.learn(size):
                 self._report(Note(describe_request_limit(size)))
         self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:

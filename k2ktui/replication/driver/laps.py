@@ -18,7 +18,7 @@ from k2ktui.replication.copying.slot_task import (
     SlotTask,
     StateTopics,
 )
-from k2ktui.replication.driver.learned_limits import LearnedLimits
+from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.topics.directions import opposite_pipeline, origin_header
@@ -63,7 +63,7 @@ class LapPlanner:
         config: the pipeline.
         ownership: bumps the slots' epochs.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        limits: what the target's brokers have accepted.
+        requests: the size of requests that the target's brokers take.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class LapPlanner:
         config: PipelineConfig,
         ownership: Ownership,
         mapping_partitions: int,
-        limits: LearnedLimits,
+        requests: RequestLimit,
     ) -> None:
-        self._config, self._limits = config, limits
+        self._config, self._requests = config, requests
         self._ownership = ownership
         self._mapping_partitions = mapping_partitions
         self._registries = read_mapper_settings(config) if config.features.schema_mapping else None
@@ -115,7 +115,7 @@ class LapPlanner:
             assignments=assignments,
             continue_on_loss=config.on_source_data_loss == "continue",
             fetch=fetch_settings(config),
-            produce=self._limits.limit_requests(produce_settings(config)),
+            produce=self._requests.apply(produce_settings(config)),
             opposite=opposite_pipeline(config, self._ownership.pair),
             origin=origin_header(config, self._ownership.pair),
             clusters=self._ownership.pair,

@@ -23,8 +23,8 @@ class _Learned:
     settings: object
 
 
-class LearnedLimits:
-    """The size limits of a driver's partitions and requests; each is forgotten after an hour.
+class RequestLimit:
+    """The size of requests that the target's brokers take; the drivers of a run share one.
 
     Args:
         clock: monotonic seconds.
@@ -32,12 +32,48 @@ class LearnedLimits:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
+        self._learned: _Learned | None = None
+
+    @property
+    def now(self) -> SizeLimit | None:
+        """What a batch may have so that it fits into a request; None for any."""
+        learned = self._learned
+        return None if learned is None or self._clock() >= learned.until else learned.limit
+
+    def learn(self, size: int) -> bool:
+        """Keep a size in bytes for an hour; return whether it is a new one."""
+        before = self.now
+        if before is not None and before.sent <= size:
+            return False
+        self._learned = _Learned(SizeLimit(size, size), self._clock() + _KEPT_S, None)
+        return True
+
+    def apply(self, settings: ProduceSettings) -> ProduceSettings:
+        """Return how the target is written to, with requests that its brokers take."""
+        limit = self.now
+        if limit is None or limit.sent >= settings.request_bytes:
+            return settings
+        return replace(settings, request_bytes=limit.sent)
+
+
+class LearnedLimits:
+    """The size limits of a driver's partitions; each is forgotten after an hour.
+
+    Args:
+        clock: monotonic seconds.
+        requests: that of requests, which batches of all partitions must fit into.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = monotonic, requests: RequestLimit | None = None
+    ) -> None:
+        self._clock = clock
+        self.requests = requests or RequestLimit(clock)
         self._known: dict[SourcePartition, _Learned] = {}
-        self._requests: _Learned | None = None
 
     def of(self, source: SourcePartition) -> SizeLimit | None:
         """Return the limit of a partition's next batches; None if they are sent whole."""
-        requests = self._limit_of_requests()
+        requests = self.requests.now
         learned = self._known.get(source) if self._known else None
         if learned is None:
             return requests
@@ -48,28 +84,6 @@ class LearnedLimits:
             return learned.limit
         sent = min(learned.limit.sent, requests.sent)
         return SizeLimit(sent, min(learned.limit.uncompressed, requests.uncompressed))
-
-    def _limit_of_requests(self) -> SizeLimit | None:
-        """Return what batches may have so that each fits into a request; None for any."""
-        learned = self._requests
-        if learned is None or self._clock() >= learned.until:
-            return None
-        return learned.limit
-
-    def limit_requests(self, settings: ProduceSettings) -> ProduceSettings:
-        """Return how the target is written to, with requests that its brokers take."""
-        limit = self._limit_of_requests()
-        if limit is None or limit.sent >= settings.request_bytes:
-            return settings
-        return replace(settings, request_bytes=limit.sent)
-
-    def learn_requests(self, size: int) -> bool:
-        """Keep the size of requests that brokers take, in bytes; return whether it is a new one."""
-        before = self._limit_of_requests()
-        if before is not None and before.sent <= size:
-            return False
-        self._requests = _Learned(SizeLimit(size, size), self._clock() + _KEPT_S, None)
-        return True
 
     def learn(self, limits: Mapping[SourcePartition, SizeLimit], topics: TopicSnapshot) -> None:
         """Keep what a lap has found out, with the present settings of the targets."""

@@ -14,6 +14,7 @@ from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.driver.laps import LapRunner
+from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.reports.events import Event, Started
 from k2ktui.replication.topics.discovery import TopicDiscovery
@@ -38,6 +39,7 @@ class SlotDriver:
             the slot is taken over, or has stopped.
         holds: returns what operators hold now; never waits.
         at_end: called when the driver has ended; its argument says whether it ended by itself.
+        requests: as for ``Driver``.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class SlotDriver:
         until_caught_up: bool = False,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
         at_end: Callable[[bool], None] = lambda reached: None,
+        requests: RequestLimit | None = None,
     ) -> None:
         self._at_end, self._is_stopping = at_end, False
         self._report, self._is_abandoned = report, False
@@ -68,6 +71,7 @@ class SlotDriver:
             until_caught_up=until_caught_up,
             began_at=began_at,
             holds=holds,
+            requests=requests,
         )
 
     @property

@@ -30,7 +30,7 @@ from k2ktui.replication.copying.slot_settings import fetch_settings
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, SlotTask
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.driver.laps import LapPlanner
-from k2ktui.replication.driver.learned_limits import LearnedLimits
+from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.topics.routing import choose_path, routes_for
@@ -60,7 +60,7 @@ def task(config: PipelineConfig) -> SlotTask:
     ownership: Any = SimpleNamespace(
         renew=lambda slot: None, topic=topic, run=SimpleNamespace(term=1), pair=UNKNOWN_PAIR
     )
-    return LapPlanner(config, ownership, 0, LearnedLimits()).make_task(SlotState(0, 0), ())
+    return LapPlanner(config, ownership, 0, RequestLimit()).make_task(SlotState(0, 0), ())
 
 
 def first_fetch(config: PipelineConfig) -> tuple[Any, float]:

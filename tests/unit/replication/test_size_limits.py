@@ -214,15 +214,15 @@ def test_a_limit_is_forgotten_after_an_hour() -> None:
 def test_the_size_of_requests_limits_the_batches_of_all_partitions_for_an_hour() -> None:
     now = [0.0]
     limits, whole = LearnedLimits(lambda: now[0]), ProduceSettings()
-    assert limits.limit_requests(whole) == whole
-    assert limits.learn_requests(1_000) and not limits.learn_requests(2_000)
+    assert limits.requests.apply(whole) == whole
+    assert limits.requests.learn(1_000) and not limits.requests.learn(2_000)
     limits.learn({SOURCE: SizeLimit(5_000, 500)}, snapshot({}))
     assert limits.of(SOURCE) == SizeLimit(1_000, 500)
     assert limits.of(SourcePartition("other", 0)) == SizeLimit(1_000, 1_000)
-    assert limits.limit_requests(whole).request_bytes == 1_000
+    assert limits.requests.apply(whole).request_bytes == 1_000
     now[0] = 3_600.0
-    assert limits.of(SOURCE) is None and limits.limit_requests(whole) == whole
-    assert limits.learn_requests(2_000)
+    assert limits.of(SOURCE) is None and limits.requests.apply(whole) == whole
+    assert limits.requests.learn(2_000)
 
 
 def snapshot(sizes: dict[str, tuple[int, str]]) -> TopicSnapshot:
