@@ -156,6 +156,10 @@ def test_a_failed_connection_is_reported_by_its_futures() -> None:
 def test_the_manager_and_the_connection_have_what_is_overridden() -> None:
     assert callable(KafkaConnectionManager._build_transport)
     assert callable(KafkaConnection.connection_made)
+    # Ours tells a connection that the broker has closed from one that could not be made.
+    assert "self.connected = self.initializing = False" in inspect.getsource(
+        KafkaConnection.connection_lost
+    )
     for name in ("_get_api_versions", "_sasl_authenticate", "_send_request", "_init_complete"):
         assert callable(getattr(KafkaConnection, name)), f"{name}: no connection would be made"
     assert callable(KafkaConnection._timeout_at)
