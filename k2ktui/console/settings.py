@@ -7,6 +7,7 @@ opens at 3 a.m. also with a damaged file, or a home directory that cannot be wri
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import threading
 from collections.abc import Mapping
@@ -14,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from k2ktui.errors import TimedOut
 from k2ktui.private_files import private_directory, user_path, write_private
+from k2ktui.runtime.paths import locked
 from k2ktui.text import safe_text
 
 _LARGEST, _LONGEST = 64 << 10, 200
+_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +101,13 @@ class SettingsFile:
             changed, self._changed = self._changed, {}
             if not changed or self.path is None:
                 return
-            whole: dict[str, Any] = {}
-            with contextlib.suppress(_Unusable):
-                whole = _read(self.path)
-            tables = whole.get("tables")
-            whole |= changed
-            if "tables" in changed and isinstance(tables, dict):
-                whole["tables"] = tables | changed["tables"]
             private_directory(self.path.parent)
-            write_private(self.path, json.dumps(whole, indent=1, sort_keys=True).encode())
+            try:
+                # Another console may write its own changes at the same moment.
+                with locked(self.path.with_suffix(".lock"), _WAIT_S):
+                    _write_changes(self.path, changed)
+            except TimedOut as error:
+                raise OSError(errno.EAGAIN, error.message) from error
 
     def forget(self) -> None:
         """Remove the file, and what is not written yet.
@@ -118,6 +120,17 @@ class SettingsFile:
             if self.path is not None:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     self.path.unlink()
+
+
+def _write_changes(path: Path, changed: Mapping[str, Any]) -> None:
+    whole: dict[str, Any] = {}
+    with contextlib.suppress(_Unusable):
+        whole = _read(path)
+    tables = whole.get("tables")
+    whole |= changed
+    if "tables" in changed and isinstance(tables, dict):
+        whole["tables"] = tables | changed["tables"]
+    write_private(path, json.dumps(whole, indent=1, sort_keys=True).encode())
 
 
 class _Unusable(ValueError):

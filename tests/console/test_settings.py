@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,19 @@ from tests.support.console.driver import ConsoleDriver, drive
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "console.json"
+
+
+def test_consoles_that_write_at_once_keep_what_each_has_changed(path: Path) -> None:
+    names = [f"table-{number}" for number in range(32)]
+
+    def write(name: str) -> None:
+        settings = SettingsFile(path)
+        settings.change_table(name, TableSettings("lag"))
+        settings.write()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, names))
+    assert set(SettingsFile(path).settings.tables) == set(names)
 
 
 def grid(console: ConsoleDriver) -> Grid[Any]:

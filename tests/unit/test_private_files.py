@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,17 @@ def test_every_file_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     files = [*own.glob("crash-*.txt"), own / "applied.jsonl", *exported]
     assert [mode(path) for path in files] == [0o600] * 4
     assert mode(own) == 0o700
+
+
+def test_entries_that_are_written_at_once_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    names = [f"entry-{number}" for number in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: entry_files.remember(name, "p", [f"{name}.yaml"]), names))
+    files = [entry_files.files_of(name) for name in names]
+    assert [Path(file).stem for (file,) in files] == names
 
 
 def test_plan_files(tmp_path: Path) -> None:

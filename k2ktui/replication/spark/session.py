@@ -471,9 +471,11 @@ class SparkRuntime:
     def _discard(self) -> None:
         """End the session so that another can start."""
         if self._context is not None:
+            # For good, not for these calls: filters are of the process, and other threads run.
+            warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"pyspark\.")
             # If Java has ended, the first call fails; the second cleans up the Python side.
             for _ in range(2):
-                with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                with contextlib.suppress(Exception):
                     self._context.stop()
             self._context = None
         for java in (self._java, self._ahead):

@@ -12,11 +12,13 @@ from typing import Any
 
 from k2ktui.config.inputs import absolute_files
 from k2ktui.engine.strict_json import MalformedRecord, field, items, parse_object, text
-from k2ktui.errors import ConfigError
+from k2ktui.errors import ConfigError, TimedOut
 from k2ktui.private_files import private_directory, user_path, write_private
+from k2ktui.runtime.paths import locked
 from k2ktui.text import safe_text
 
 _KEPT = 1000
+_WAIT_S = 10.0
 
 
 def _path() -> Path:
@@ -30,9 +32,11 @@ def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
     path = _path()
     try:
         private_directory(path.parent)
-        lines = [*_lines(path)[-_KEPT:], line]
-        write_private(path, "".join(f"{line}\n" for line in lines).encode())
-    except OSError:
+        # Two that write at once would each keep only their own line.
+        with locked(path.with_suffix(".lock"), _WAIT_S):
+            lines = [*_lines(path)[-_KEPT:], line]
+            write_private(path, "".join(f"{line}\n" for line in lines).encode())
+    except (OSError, TimedOut):
         return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -156,6 +157,25 @@ def test_records_that_continue_are_one_piece(kind: str) -> None:
     assert pieces[0].left_out_end == (200 if kind == "left out" else 0)
     assert (pieces[0].records, pieces[0].last) == (50, 49)
     assert all(a < b for a, b in pairwise(pieces[0].columns.source.tolist()))
+
+
+def test_reading_mappings_changes_no_filter_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread's warnings would become exceptions, and the filter could stay."""
+    messages = records([(SOURCES[0], [(0, 3), (1, 2)], 0, False, "ranges")])
+    key, value = messages[0].key() or b"", messages[0].value() or b""
+    messages.append(message(9, key, value.replace(b",", b"", 1)))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a filter of warnings was set")
+
+    sorter = MappingSorter(("p",))
+    with monkeypatch.context() as patch:
+        for name in ("catch_warnings", "simplefilter", "filterwarnings"):
+            patch.setattr(warnings, name, refuse)
+        sorted_ = sorter.sort(messages)
+    assert tracks(sorted_) and sorter.malformed_count == 1
 
 
 def test_ranges_beyond_what_is_covered_are_malformed() -> None:
