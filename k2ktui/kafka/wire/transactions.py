@@ -122,11 +122,12 @@ async def add_partitions(
         CoordinatorError: the transaction cannot continue (for example, the producer is fenced), or
             the request still fails after ``deadline`` seconds.
     """
+    asked = sorted(partitions)
     topics = [
         AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
             name=name, partitions=[partition for _, partition in group]
         )
-        for name, group in groupby(sorted(partitions), key=lambda item: item[0])
+        for name, group in groupby(asked, key=lambda item: item[0])
     ]
     until = monotonic() + deadline
     unknown_until = monotonic() + min(_UNKNOWN_S, deadline)
@@ -145,7 +146,8 @@ async def add_partitions(
                 node,
                 min(_RESPONSE_S, _remaining_s(until)),
             )
-            results = {
+            # What the answer does not have is not known to be added.
+            results = dict.fromkeys(asked, int(Code.NETWORK_EXCEPTION)) | {
                 (topic.name, result.partition_index): result.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
                 for result in topic.results_by_partition

@@ -438,7 +438,12 @@ class BatchSender:
                 for part in topic.partition_responses
             }
             for queue, outgoing in request.items:
-                self._handle_response(queue, outgoing, answers[queue.target])
+                answer = answers.get(queue.target)
+                if answer is not None:
+                    self._handle_response(queue, outgoing, answer)
+                else:
+                    queue.fails(f"the answer of broker {request.node} does not have it")
+                    self._again(queue)
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
             self._failure = self._failure or error
         self._signal.set()

@@ -281,3 +281,18 @@ def test_a_broker_that_stops_does_not_make_requests_smaller() -> None:
     wire.loop.close()
     assert sender.request_bytes == DEFAULTS.request_bytes
     assert wire.sizes == [90_000] * 7
+
+
+def test_a_batch_that_an_answer_does_not_have_is_sent_again() -> None:
+    wire: Any = _Narrow(Loop(), lambda _: 300_000, 2)
+    answer = wire.post
+    empty = produce_request.ProduceResponse([], 0)
+
+    def post(request: Any, node: int) -> Any:
+        answered = answer(request, node)
+        return Future().success(empty) if len(wire.sizes) == 1 else answered
+
+    wire.post = post
+    sender = send_to(wire, [100_000])
+    assert sender.idle and wire.sizes == [100_000] * 2
+    assert len(set(wire.taken)) == 1, "with its sequence number"
