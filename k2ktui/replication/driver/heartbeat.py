@@ -10,10 +10,12 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 
 from k2ktui.config.copying import copy_digest
@@ -221,7 +223,9 @@ class Heartbeat(BackgroundRunner):
         self._beat(self._written)
         if not last and self._cleaned_term != self._now.term:
             self._cleaned_term = self._now.term
-            self._forget_the_dead()
+            # Reading the topic takes longer than a standby's grace window may be: heartbeats go on.
+            clean = partial(self._forget_the_dead, self._partitions)
+            threading.Thread(target=clean, name="heartbeat-clean", daemon=True).start()
 
     def close(self) -> None:
         """Disconnect."""
@@ -254,13 +258,16 @@ class Heartbeat(BackgroundRunner):
         self._written_at = monotonic()
         self._observe(HeartbeatWritten())
 
-    def _forget_the_dead(self) -> None:
-        """Delete the last heartbeats of runs that ended long ago: each run has its own key."""
-        target, writer = self._connect()
-        topic = self._config.coordination.state.topic
+    def _forget_the_dead(self, partitions: int) -> None:
+        """Delete the last heartbeats of runs that ended long ago: each run has its own key.
+
+        It has a thread and connections of its own.
+        """
+        target, topic = target_cluster(self._config), self._config.coordination.state.topic
+        writer = KeyedWriter(target, topic, _WRITE_S)
         values: dict[bytes, bytes | None] = {}
-        with suppress(K2kError):  # the next run tries again
-            for record in read_committed(target, topic, self._partitions, _READ_S):
+        with closing(writer), suppress(K2kError):  # the next run tries again
+            for record in read_committed(target, topic, partitions, _READ_S):
                 if record.key and _RUNNER in record.key:
                     values[record.key] = record.value
             runners = {raw: run for raw, v in values.items() if (run := self._read(raw, v))}
@@ -273,6 +280,7 @@ class Heartbeat(BackgroundRunner):
                     if self._is_dead(run) and not (run.term and run.term == last)
                 ]
             )
+        target.disconnect()
 
     def _read(self, raw: bytes, value: bytes | None) -> Runner | None:
         """Return the heartbeat of a run of this pipeline; None for any other record."""

@@ -40,10 +40,13 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.spark.settings import local_cores
 from k2ktui.replication.topics.naming import dead_letter_name, target_names
 from k2ktui.text import counted, safe_text
 
 _FIRST_SLOT = 0
+# Each id is a request; a rule for each of more slots is nobody's.
+_SLOTS_ASKED = 64
 
 
 def check_rights(
@@ -155,10 +158,27 @@ def _topics_allow(
     return passed_check(name, f"{right} on {counted(len(rights_by_topic), 'topic')}")
 
 
+def transactional_ids(config: PipelineConfig) -> list[str]:
+    """Return the transactional ids of a run, by its mode.
+
+    A run that owns the whole pipeline has one for each slot. One that shares it has those of the
+    pipeline for its layout, and the same for each slot, whose driver has one slot of its own.
+    Where the number of slots is only known once Spark runs, these are the ids of the first.
+    """
+    group = config.coordination.commit.group
+    slots = config.slots or local_cores(config.spark.master) or 1
+    slots = min(slots, config.coordination.most_slots, _SLOTS_ASKED)
+    if config.coordination.mode != "shared":
+        return [transactional_id(group, slot) for slot in (DRIVER, STATE, *range(slots))]
+    owners = [group, *(f"{group}.slot-{slot}" for slot in range(slots))]
+    return [
+        transactional_id(owner, slot) for owner in owners for slot in (DRIVER, STATE, _FIRST_SLOT)
+    ]
+
+
 def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
     name = "target transactional ids"
-    group = config.coordination.commit.group
-    ids = [transactional_id(group, slot) for slot in (DRIVER, STATE, _FIRST_SLOT)]
+    group, ids = config.coordination.commit.group, transactional_ids(config)
     off = "features.exactlyOnce: disabled"
     try:
         if reason := why_impossible(target.cluster, TRANSACTIONS):
@@ -171,7 +191,7 @@ def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
         missing = target.probes["producer"].run(lambda wire: describe_missing(wire, TRANSACTIONS))
         return unknown_check(name, "; ".join(filter(None, (str(undisclosed), missing))))
     if not refused:
-        return passed_check(name, f"Write on {', '.join(map(safe_text, ids))}")
+        return passed_check(name, f"Write on {first_names(ids)}")
     grant = _grant(target, "Write", "transactional-id", [f"{group}."])
     return failed_check(
         name,

@@ -212,6 +212,32 @@ def test_granted_rights_pass_on_the_target(secure: SecureNode, source: KafkaNode
     assert topic not in topic_names(secure.node)
 
 
+@pytest.mark.parametrize("mode", ["exclusive", "standby", "shared"])
+def test_literal_transactional_ids_are_those_of_the_mode(
+    secure: SecureNode, source: KafkaNode, mode: str
+) -> None:
+    """Rules without a pattern, as some platforms have them only."""
+    topic = create_topic(source)
+    more = {"coordination": {"mode": mode}, "spark": {"slots": 2}}
+    config = pipeline(source, as_user(secure, "writer"), topic, **more)
+    group = config.coordination.commit.group
+    owners = [group, f"{group}.slot-0", f"{group}.slot-1"] if mode == "shared" else [group]
+    slots = ["0"] if mode == "shared" else ["0", "1"]
+    ids = [f"{owner}.{end}" for owner in owners for end in ("driver", "state", *slots)]
+
+    def allow(name: str) -> None:
+        secure.allow("writer", [AclOperation.WRITE], name, ResourceType.TRANSACTIONAL_ID)
+
+    for name in ids[:-1]:
+        allow(name)
+    check = named(run_checks(config), "target transactional ids")
+    assert check.outcome is CheckOutcome.FAIL and check.fatal
+    assert check.detail == f"the producer may not use {ids[-1]}"
+    allow(ids[-1])
+    check = named(run_checks(config), "target transactional ids")
+    assert check.outcome is CheckOutcome.PASS, check
+
+
 def test_a_topic_that_may_not_be_read(secure: SecureNode, target: KafkaNode) -> None:
     topic = create_topic(secure.node)
     secure.allow("stranger", [AclOperation.DESCRIBE], topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -30,9 +31,10 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.keyed_writer import KeyedWriter
-from k2ktui.kafka.control.reader import ControlRecord
+from k2ktui.kafka.control.reader import ControlRecord, read_committed
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
+from k2ktui.replication.driver import heartbeat
 from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.reports.events import (
     Event,
@@ -438,6 +440,29 @@ def test_old_runs_are_forgotten(config: PipelineConfig, make_store: MakeStore) -
     eventually(names, "the old one is gone")
     heart.stop()
     assert _groups(store) == ["app"]
+
+
+def test_heartbeats_go_on_while_old_runs_are_looked_for(
+    config: PipelineConfig, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large state topic takes seconds to read, and a standby may wait for three."""
+    store, reads, may_read = make_store(config), threading.Event(), threading.Event()
+
+    def read(*args: Any) -> Any:
+        reads.set()
+        assert may_read.wait(TIMEOUT)
+        return read_committed(*args)
+
+    monkeypatch.setattr(heartbeat, "read_committed", read)
+    heart = Heartbeat(config, time.time(), print, beat_s=0.2)
+    heart.start()
+    try:
+        assert reads.wait(TIMEOUT)
+        first = beat(store, RunnerState.STARTING)
+        eventually(lambda: store.read().runners[0].at_ms > first.at_ms, "the next")
+    finally:
+        may_read.set()
+        heart.stop()
 
 
 def test_runs_that_shared_the_pipeline_and_are_gone_are_forgotten(
