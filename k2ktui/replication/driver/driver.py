@@ -69,7 +69,7 @@ _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
 _PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
-_LOOK_S = 3.0
+_LOOK_S, _OWNER_LOOK_S = 3.0, 15.0  # each look bumps the lock
 _DISCOVERY = "looking for new topics"
 _LOOK = "looking for moved topics"
 _TAKE_OVER = "taking over"
@@ -216,7 +216,7 @@ class Driver:
             running = [slot.running for slot in self._slots if slot.running is not None]
             if self._until_caught_up and not running and self._all_reached():
                 return
-            self._look_for_release(running)
+            self._look_for_owner(running)
             if running:
                 wait(running, timeout=_TICK_S, return_when=FIRST_COMPLETED)
             else:
@@ -236,11 +236,15 @@ class Driver:
                 next_discovery = monotonic() + self._finish_discovery(pending)
                 pending = None
 
-    def _look_for_release(self, running: Sequence[object]) -> None:
-        """Find out whether topics were released, where no lap runs that finds itself fenced."""
-        if running or not self._moved or monotonic() < self._next_look:
+    def _look_for_owner(self, running: Sequence[object]) -> None:
+        """Find out whether another driver has taken over, where no lap runs that is fenced then.
+
+        Whoever releases topics has done so, too. Runs that share a pipeline see its owners.
+        """
+        is_slot = self._ownership.topic.shared_slot is not None
+        if running or monotonic() < self._next_look or (is_slot and not self._moved):
             return
-        self._next_look = monotonic() + _LOOK_S
+        self._next_look = monotonic() + (_LOOK_S if self._moved else _OWNER_LOOK_S)
         try:
             self._ownership.confirm()
         except OwnershipLost:

@@ -277,7 +277,8 @@ class Heartbeat(BackgroundRunner):
                 [
                     (raw, None)
                     for raw, run in runners.items()
-                    if self._is_dead(run) and not (run.term and run.term == last)
+                    # This run's own says the same, once its term is as high.
+                    if self._is_dead(run) and not run.term == last > self._now.term
                 ]
             )
         target.disconnect()

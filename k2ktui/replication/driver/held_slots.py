@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import monotonic
 
@@ -86,6 +86,7 @@ class HeldSlots:
         self._report, self._notifier = report, ThrottledNotifier(report, clock)
         self._threads = ThreadPoolExecutor(LARGEST_SHARED_SLOTS, thread_name_prefix="slot")
         self._held: dict[int, _HeldSlot] = {}
+        self._abandoned: list[Future[None]] = []
         self._failures: dict[int, _Failures] = {}
         self._reached: dict[int, str] = {}
         self._has_copied = False
@@ -134,16 +135,21 @@ class HeldSlots:
                 self._held[slot] = _HeldSlot(owners.layout, driver, ended)
 
     def close(self) -> None:
-        """Stop all drivers and wait until they have ended, also those that were abandoned.
+        """Stop all drivers and wait until they have ended; their errors no longer matter.
 
-        Their errors no longer matter.
+        Those that do not end in time are left behind, as those that were abandoned before: the next
+        owners of their slots fence them, and this run must end.
         """
+        drivers = [held.ended for held in self._held.values()]
         for held in self._held.values():
             held.driver.stop()
-        for held in self._held.values():
-            held.ended.exception()
+        wait([*drivers, *self._abandoned], timeout=self._release_s)
+        for slot, held in self._held.items():
+            if not held.ended.done():
+                self._abandon(slot, held)
         self._held.clear()
-        self._threads.shutdown()
+        has_stuck = not all(ended.done() for ended in self._abandoned)
+        self._threads.shutdown(wait=not has_stuck)
 
     def _collect(self) -> None:
         """Note which drivers have ended, and why."""
@@ -194,16 +200,16 @@ class HeldSlots:
         for slot, held in list(self._held.items()):
             since = held.stopping_since
             if since is not None and self._clock() - since >= self._release_s:
-                log.warning("slot %d: driver did not stop, abandoning it", slot)
                 del self._held[slot]
-                held.driver.abandon()
-                limit = duration(self._release_s)
-                self._report(
-                    Note(
-                        f"slot {slot}: driver did not stop within {limit}; "
-                        "the next owner will fence it"
-                    )
-                )
+                self._abandon(slot, held)
+
+    def _abandon(self, slot: int, held: _HeldSlot) -> None:
+        log.warning("slot %d: driver did not stop, abandoning it", slot)
+        self._abandoned.append(held.ended)
+        held.driver.abandon()
+        limit = duration(self._release_s)
+        text = f"slot {slot}: driver did not stop within {limit}; the next owner will fence it"
+        self._report(Note(text))
 
     def _back_off(self, slot: int, least_s: float = 0.0) -> None:
         failures = self._failures.setdefault(slot, _Failures())

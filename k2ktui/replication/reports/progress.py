@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 600.0
 _WORTH_AN_END_S = 10.0
+_MOST_TEXTS = 100
 
 
 class ProgressReporter:
@@ -148,7 +149,12 @@ class ThrottledNotifier:
         if last is not None and now < last.again_at and not always:
             return False
         pause = _FIRST_PAUSE_S if last is None else min(2 * last.pause_s, _LONGEST_PAUSE_S)
-        reported[text] = _LastReport(pause, now + pause)
+        reported.pop(text, None)
+        reported[text] = _LastReport(pause, now + pause)  # the last one is the newest
+        if len(reported) > _MOST_TEXTS:
+            # A text with an offset or a time in it is never told again; without a bound, a problem
+            # that lasts for weeks would keep them all.
+            del reported[next(iter(reported))]
         self._report(Note(f"{subject}: {text}"))
         return True
 

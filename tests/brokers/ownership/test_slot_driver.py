@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -19,8 +19,9 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.replication.copying.slot_task import CopyPath, Route, SlotTask
+from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.driver.slot_driver import SlotDriver
-from k2ktui.replication.fencing_errors import superseded
+from k2ktui.replication.fencing_errors import Superseded, superseded
 from k2ktui.replication.ownership.commit_state import CommitState, CommittedPositions, CommitTopic
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.reports.events import Event, Started
@@ -165,6 +166,31 @@ def test_a_driver_that_fails_ends_its_own_laps_only(
             ended.result(10)
     assert ownership.is_closed
     assert [lap for lap in laps.running if not lap.done()] == [others]
+
+
+def test_a_driver_without_any_lap_notices_that_it_was_fenced() -> None:
+    """All partitions are stopped or held: nothing is written that would be refused."""
+    ownership: Any = Owned()
+    ownership.topic = CommitTopic("c", 1, "g")
+    ownership.confirm = fail(superseded("p"))
+    laps, events = Laps(), list[Event]()
+    driver = Driver(
+        pipeline(),
+        ownership,
+        cast("Any", laps),
+        cast("Any", Discovery(ownership, lambda source: False)),
+        events.append,
+        mapping_partitions=0,
+        began_at=1.0,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(driver.run, 1)
+        try:
+            with pytest.raises(Superseded):
+                ended.result(60)
+        finally:
+            driver.stop()
+    assert laps.tasks == [] and any(isinstance(event, Started) for event in events)
 
 
 def fail(error: Exception) -> Any:

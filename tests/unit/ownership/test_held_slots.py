@@ -53,11 +53,11 @@ class TestDriver:
 class Held:
     """A run's slots, its drivers, and time."""
 
-    def __init__(self) -> None:
+    def __init__(self, release_s: float = RELEASE_S) -> None:
         self.drivers: list[TestDriver] = []
         self.notes: list[str] = []
         self.now = 0.0
-        self.slots = HeldSlots("a", self._make, self._report, RELEASE_S, lambda: self.now)
+        self.slots = HeldSlots("a", self._make, self._report, release_s, lambda: self.now)
 
     def _make(self, slot: int, layout: str) -> Any:
         self.drivers.append(TestDriver(slot, layout))
@@ -152,7 +152,7 @@ def test_a_slot_that_this_run_owns_again_gets_another_driver_if_its_last_one_doe
 
 
 def test_closing_waits_for_abandoned_drivers(held: Held) -> None:
-    """They may still write until they are fenced."""
+    """They may still write until they are fenced; as long as for the others."""
     held.apply(0)
     held.apply()
     held.now += RELEASE_S
@@ -165,6 +165,24 @@ def test_closing_waits_for_abandoned_drivers(held: Held) -> None:
     held.drivers[0].end()
     closing.join(10)
     assert not closing.is_alive()
+
+
+def test_closing_ends_although_a_driver_does_not() -> None:
+    """A thread that waits for Spark for ever; the slot's next owner fences it."""
+    held = Held(release_s=0.3)
+    held.apply(0, 1)
+    abandoned, stuck = held.drivers
+    held.apply(1)
+    held.now += 1
+    held.apply(1)
+    assert abandoned.abandoned.is_set() and not stuck.stopped.is_set()
+    closing = threading.Thread(target=held.slots.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive() and stuck.stopped.is_set() and stuck.abandoned.is_set()
+    assert len(held.notes) == 2
+    for driver in held.drivers:
+        driver.end()
 
 
 def test_a_slot_that_another_run_took_is_taken_again_only_if_it_is_still_owned(held: Held) -> None:

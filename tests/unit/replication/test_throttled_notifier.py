@@ -55,6 +55,16 @@ def test_troubles_that_take_turns_are_reported_once_each() -> None:
     assert reported.last(10, "refused", "timed out") == [0, 0]
 
 
+def test_texts_that_are_always_new_are_not_kept_for_ever() -> None:
+    reported = Reported()
+    assert reported.last(1, "refused") == [0]
+    for number in range(1000):
+        assert reported.last(0, f"at {number}") == []
+        reported.troubles.report("slot 0", f"at {number}")
+    assert reported.last(1, "at 999") == [], "the newest are throttled"
+    assert reported.last(1, "refused") == [0], "of the oldest nothing is kept"
+
+
 def test_each_subject_has_troubles_of_its_own() -> None:
     reported = Reported()
     reported.troubles.report("slot 0", "refused")
