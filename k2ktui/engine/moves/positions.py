@@ -240,9 +240,10 @@ def _back(before: Position, offset: int) -> Position:
     kept = gaps_before(before.gaps, offset)
     if offset == before.offset:
         return _move_position(before, offset, kept)
+    moved = before.moved_back(offset)
     if offset <= before.start:
-        return replace(_move_position(before, offset, ()), start=offset, since=_FROM_THIS_TERM)
-    return _move_position(before, offset, kept)
+        return replace(_move_position(moved, offset, ()), start=offset, since=_FROM_THIS_TERM)
+    return _move_position(moved, offset, kept)
 
 
 def _move_position(before: Position, offset: int, gaps: tuple[Gap, ...]) -> Position:

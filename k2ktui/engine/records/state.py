@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from k2ktui.engine.deleted_logs import DELETED, DeletedLog, parse_deleted_log
@@ -50,6 +50,8 @@ from k2ktui.engine.strict_json import (
 from k2ktui.engine.strict_json import MalformedRecord as MalformedRecord
 
 VERSION = 1
+MOST_LANDED = 100
+"""Target partitions in a position record: where keys choose the partition, there may be more."""
 _LARGEST_KEY = 1 << 20
 
 
@@ -139,6 +141,24 @@ class Landed:
 
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
+class FirstLanded:
+    """Where the first record of a source partition landed on one target partition.
+
+    Attributes:
+        topic: the target topic.
+        partition: its partition.
+        source: source offset of the record; no record before it was copied there since the start.
+        target: its target offset.
+    """
+
+    topic: str
+    partition: int
+    source: int
+    target: int
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
 class Position:
     """Replicated position of one source partition.
 
@@ -164,6 +184,9 @@ class Position:
         end: last stable offset of the source log when the position was written, if that is beyond
             ``offset``; 0 otherwise, and in records of earlier releases. The records up to there
             are lost if the topic is deleted now.
+        first_landed: the first copy since ``start``, for each target partition that has one; None
+            if that is not known of all: keys or an expression choose the partition, or records were
+            copied by a release that did not note it.
     """
 
     offset: int
@@ -182,6 +205,7 @@ class Position:
     landed: tuple[Landed, ...] = ()
     stopped: str = ""
     end: int = 0
+    first_landed: tuple[FirstLanded, ...] | None = None
 
     @property
     def target_topics(self) -> dict[str, str]:
@@ -199,6 +223,40 @@ class Position:
             if at.end > ends.get((at.topic, at.partition), at.end):
                 return at
         return None
+
+    def landed_on(self, target: tuple[str, int]) -> Landed | None:
+        """Return how far the pipeline had written to a target partition; None if it had not."""
+        return next((at for at in self.landed if (at.topic, at.partition) == target), None)
+
+    def end_of_copies(self, target: tuple[str, int]) -> int | None:
+        """Return the target offset after the last copy on a target partition; None if unknown.
+
+        A slot writes this position in the transaction of that copy. Its span is empty if the two
+        may differ: without exactly-once, and after a move back. An operator's move keeps the span
+        of the copies before it.
+        """
+        landed = self.landed_on(target)
+        if landed is None or landed.first == landed.end or self.slot < 0:
+            return None
+        return landed.end
+
+    def first_landed_on(self, target: tuple[str, int]) -> FirstLanded | None:
+        """Return the first copy on a target partition; None if there is none, or it is unknown."""
+        firsts = self.first_landed or ()
+        return next((at for at in firsts if (at.topic, at.partition) == target), None)
+
+    def moved_back(self, offset: int) -> Position:
+        """Return the position at an earlier offset: what lies from there on is copied again.
+
+        The spans end: the target's end follows copies of records at or after the new position, too,
+        so that a group there would skip them.
+        """
+        firsts = self.first_landed
+        if firsts is not None:
+            firsts = tuple(at for at in firsts if at.source < offset)
+        landed = tuple(replace(at, first=at.end) for at in self.landed)
+        is_new = offset <= self.start
+        return replace(self, offset=offset, landed=landed, first_landed=None if is_new else firsts)
 
     def newer_than(self, other: Position | None) -> bool:
         """Whether this is the later of two positions of one partition."""
@@ -280,6 +338,10 @@ def position_value(position: Position) -> bytes:
         value["stopped"] = position.stopped
     if position.end > position.offset:
         value["end"] = position.end
+    if position.first_landed is not None:
+        value["firstLanded"] = [
+            [at.topic, at.partition, at.source, at.target] for at in position.first_landed
+        ]
     return dump_object(value)
 
 
@@ -445,6 +507,7 @@ def _position(value: dict[str, Any]) -> Position:
         landed=tuple(_landed(row) for row in rows(value.get("landed", []), 4)),
         stopped=text(value.get("stopped", "")),
         end=integer(value.get("end", 0)),
+        first_landed=_first_landed(value["firstLanded"]) if "firstLanded" in value else None,
     )
 
 
@@ -453,6 +516,18 @@ def _landed(row: list[Any]) -> Landed:
     if first > end:
         raise MalformedRecord("landed before it began")
     return Landed(text(row[0]), integer(row[1], high=LARGEST_INT), first, end)
+
+
+def _first_landed(value: object) -> tuple[FirstLanded, ...]:
+    return tuple(
+        FirstLanded(
+            text(topic),
+            integer(partition, high=LARGEST_INT),
+            integer(source),
+            integer(target),
+        )
+        for topic, partition, source, target in rows(value, 4)
+    )
 
 
 def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:

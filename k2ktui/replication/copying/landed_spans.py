@@ -12,9 +12,6 @@ from collections.abc import Iterable
 from k2ktui.engine.records.state import Landed, Position
 from k2ktui.replication.copying.outgoing_batch import TargetPartition
 
-MOST_LANDED = 100
-"""Target partitions in a position record: where keys choose the partition, there may be more."""
-
 
 class LandedSpans:
     """The spans of one lap, continued from the positions that it begins with.

@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from k2ktui.engine.records.gaps import with_gap
-from k2ktui.engine.records.state import Covers, Gap, MappingRecord, Position, SourcePartition
+from k2ktui.engine.records.state import (
+    MOST_LANDED,
+    Covers,
+    FirstLanded,
+    Gap,
+    Landed,
+    MappingRecord,
+    Position,
+    SourcePartition,
+)
 from k2ktui.log.batch import (
     APPEND_TIME,
     DELETE_HORIZON,
@@ -22,7 +31,7 @@ from k2ktui.log.batch import (
 from k2ktui.log.records import I64
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
-from k2ktui.replication.copying.landed_spans import MOST_LANDED, LandedSpans
+from k2ktui.replication.copying.landed_spans import LandedSpans
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from k2ktui.replication.copying.slot_task import (
@@ -118,6 +127,9 @@ class PartitionReader:
         self._landed = landed
         # Those written last come last.
         self._landed_on = dict.fromkeys((at.topic, at.partition) for at in position.landed)
+        # Those to which no run has copied since the position was moved back.
+        self._unproven = {(at.topic, at.partition) for at in position.landed if at.first == at.end}
+        self._first_landed = _known_firsts(assignment)
 
     @property
     def next_fetch(self) -> FetchPosition:
@@ -295,11 +307,16 @@ class PartitionReader:
             self._landed.add(target, base, outgoing.count)
             self._landed_on.pop(target, None)
             self._landed_on[target] = None
+            self._unproven.discard(target)
+        sources = outgoing.sources
+        first = outgoing.first_source if sources is None else int(sources[0])
+        if self._first_landed is not None and target not in self._first_landed:
+            self._first_landed[target] = FirstLanded(*target, first, base)
         into = self._ranges.setdefault(target, RangeBuilder())
-        if outgoing.sources is None:
-            into.add_range(outgoing.first_source, base, outgoing.count)
+        if sources is None:
+            into.add_range(first, base, outgoing.count)
         else:
-            into.add(outgoing.sources, base)
+            into.add(sources, base)
 
     @property
     def next_timestamp(self) -> int:
@@ -337,12 +354,11 @@ class PartitionReader:
     def position(self, term: int, slot: int, at_ms: int) -> Position:
         """Return the position to commit now."""
         route, before = self.assignment.route, self.assignment.position
-        landed = before.landed
-        if self._landed is not None:
-            landed = self._landed.of(list(self._landed_on)[-MOST_LANDED:])
+        firsts = self._first_landed
         return replace(
             with_topics(before, route.choices, route.partition),
-            landed=landed,
+            landed=self._landed_now(),
+            first_landed=None if firsts is None else tuple(firsts.values()),
             offset=self.handed,
             leader_epoch=self._handed_epoch,
             term=term,
@@ -350,6 +366,15 @@ class PartitionReader:
             at_ms=at_ms,
             gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
             end=self.log_end if self.log_end > self.handed else 0,
+        )
+
+    def _landed_now(self) -> tuple[Landed, ...]:
+        if self._landed is None:
+            return self.assignment.position.landed
+        # Other partitions of the slot may have a span there: it is not known of this one.
+        return tuple(
+            replace(at, first=at.end) if (at.topic, at.partition) in self._unproven else at
+            for at in self._landed.of(list(self._landed_on)[-MOST_LANDED:])
         )
 
     def committed_position(self, term: int, slot: int) -> Position | None:
@@ -456,6 +481,18 @@ class PartitionReader:
         """
         newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
         return min(end, self.fetched, next(newer, self.fetched))
+
+
+def _known_firsts(assignment: Assignment) -> dict[TargetPartition, FirstLanded] | None:
+    """Return the first copies on target partitions; None if they are not known, or not kept."""
+    position = assignment.position
+    if len(assignment.route.targets) != 1:
+        return None  # they would make each position as large as the target has partitions
+    if position.offset == position.start:
+        return {}
+    if position.first_landed is None:
+        return None
+    return {(at.topic, at.partition): at for at in position.first_landed}
 
 
 def make_readers(

@@ -108,7 +108,7 @@ class LossRecorder:
         """Return the position moved back, by the rules of ``engine/moves/positions.py``."""
         term, offset = self._ownership.run.term, fault.offset
         gaps = gaps_before(position.gaps, offset)
-        moved = replace(position, offset=offset, leader_epoch=-1, term=term, gaps=gaps)
+        moved = replace(position.moved_back(offset), leader_epoch=-1, term=term, gaps=gaps)
         if offset <= position.start:  # the mapping starts over
             return replace(moved, start=offset, since=term, gaps=())
         return moved

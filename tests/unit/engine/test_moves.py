@@ -18,7 +18,7 @@ from k2ktui.engine.moves.positions import (
     plan_clear,
     plan_move,
 )
-from k2ktui.engine.records.state import Gap, Landed, Position, SourcePartition
+from k2ktui.engine.records.state import FirstLanded, Gap, Landed, Position, SourcePartition
 from tests.support.schedule.examples import examples
 
 SOURCE = SourcePartition("t", 0)
@@ -77,7 +77,21 @@ def test_a_move_keeps_what_is_known_of_the_target_log() -> None:
     written = replace(POSITION, landed=(Landed("t", 0, 0, 400),))
     for offset in (50, 200, 700):
         after = plan_move(SOURCE, written, offset, LOG, THERE).after
-        assert after is not None and after.landed == written.landed
+        # A span claims that the target's end is that of the position; after a move back, it is not.
+        first = 0 if offset == 700 else 400
+        assert after is not None and after.landed == (Landed("t", 0, first, 400),)
+
+
+def test_a_move_back_keeps_the_first_copy_that_is_before_it() -> None:
+    first = FirstLanded("t", 0, 150, 7)
+    written = replace(POSITION, first_landed=(first,))
+
+    def kept(offset: int) -> object:
+        after = plan_move(SOURCE, written, offset, LOG, THERE).after
+        assert after is not None
+        return after.first_landed
+
+    assert (kept(700), kept(151), kept(150), kept(100)) == ((first,), (first,), (), None)
 
 
 def test_a_new_position_begins() -> None:

@@ -20,6 +20,7 @@ from k2ktui.engine.records.producer_registration import (
 from k2ktui.engine.records.run_record import Interruption, SharedLayout, read_run
 from k2ktui.engine.records.state import (
     Covers,
+    FirstLanded,
     Gap,
     Landed,
     MalformedRecord,
@@ -78,6 +79,10 @@ positions = st.builds(
             st.integers(0, 2**40),
         ),
         max_size=3,
+    ).map(tuple),
+    first_landed=st.none()
+    | st.lists(
+        st.builds(FirstLanded, names, st.integers(0, 10_000), offsets, offsets), max_size=3
     ).map(tuple),
 )
 ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
@@ -280,6 +285,21 @@ def test_a_span_that_ends_before_it_begins_is_malformed() -> None:
     for row in (["t", 0, 2, 1], ["t", 0, 2], ["t", -1, 0, 1], [0, 0, 0, 1]):
         with pytest.raises(MalformedRecord):
             read_commit_record(KEY_OF_A_POSITION, json.dumps(value | {"landed": [row]}).encode())
+
+
+def test_first_copies_that_are_not_rows_of_four_are_malformed() -> None:
+    value = json.loads(position_value(Position(5, 0, -1, "", 1, 0, "t", 0)))
+    assert "firstLanded" not in value  # unknown is not none
+    assert b'"firstLanded":[]' in position_value(
+        Position(5, 0, -1, "", 1, 0, "t", 0, first_landed=())
+    )
+    damages: tuple[object, ...] = (
+        None, {}, [["t", 0, 2]], [["t", -1, 0, 1]], [[0, 0, 0, 1]], [["t", 0, 0, -1]],
+    )  # fmt: skip
+    for rows in damages:
+        damaged = json.dumps(value | {"firstLanded": rows}).encode()
+        with pytest.raises(MalformedRecord):
+            read_commit_record(KEY_OF_A_POSITION, damaged)
 
 
 def test_a_log_that_ends_before_what_was_written_is_named() -> None:

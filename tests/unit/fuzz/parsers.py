@@ -69,7 +69,9 @@ from k2ktui.engine.records.run_record import (
 )
 from k2ktui.engine.records.state import (
     Covers,
+    FirstLanded,
     Gap,
+    Landed,
     MalformedRecord,
     MappingRange,
     MappingRecord,
@@ -141,6 +143,12 @@ class Parser:
 AT = SourcePartition("orders-ü", 3)
 POSITION = Position(
     42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
+)
+COPIED_POSITION = replace(
+    POSITION,
+    landed=(Landed("orders", 3, 30, 44),),
+    end=50,
+    first_landed=(FirstLanded("orders", 3, 8, 11),),
 )
 REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
 OWNERS = SlotOwners(7, "a-1", "l-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
@@ -373,6 +381,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
     ]
     commit = [
         (position_key("g", AT), position_value(POSITION)),
+        (position_key("g", AT), position_value(COPIED_POSITION)),
         (run_key("g"), run_value(RUN)),
         (run_key("g"), run_value(DIVIDED)),
         (run_key("g"), run_value(MOVING)),

@@ -36,6 +36,7 @@ from k2ktui.watch.codec import dumps, loads
 from tests.unit.engine.test_plan import PLAN
 from tests.unit.fuzz.parsers import (
     AT,
+    COPIED_POSITION,
     DELETED_LOG,
     MOVED_TOPIC,
     POSITION,
@@ -80,6 +81,7 @@ def written() -> dict[str, list[str]]:
     """Everything as it is written now."""
     records = {
         "position": [position_key("g", AT), position_value(POSITION)],
+        "position, copied": [position_key("g", AT), position_value(COPIED_POSITION)],
         "run": [run_key("g"), run_value(RUN)],
         "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
         "deleted log": [deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)],
@@ -114,6 +116,7 @@ def test_jobs_are_written(name: str, tmp_path: Path) -> None:
 def test_positions_and_runs_are_read() -> None:
     for name, expected in (
         ("position", ("g", AT, POSITION)),
+        ("position, copied", ("g", AT, COPIED_POSITION)),
         ("run", ("g", None, RUN)),
         ("producer", ("g", None, REGISTRATION)),
         ("deleted log", ("g", None, DELETED_LOG)),
