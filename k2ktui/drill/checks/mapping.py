@@ -9,6 +9,7 @@ from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.registration import ALL, MOVES, check
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.records.state import Position
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.content import AbsenceReason, ContentReader
 from k2ktui.replication.preflight.checks import first_names
@@ -46,21 +47,31 @@ def check_coverage(context: CheckContext) -> CheckFinding:
 
 @check("D15", "mapping end", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES}, blocks=MOVES)
 def check_mapping_end(context: CheckContext) -> CheckFinding:
-    """Pass if the mapping of every partition reaches its replicated position."""
+    """Pass if the mapping of every partition reaches its replicated position.
+
+    Of a partition whose mapping has expired, the position may say where its last record landed.
+    """
     replicas = {at: r for at, r in context.snapshot().replicas.items() if r.position is not None}
     if not replicas:
         return could_not_check("nothing is copied yet")
-    short, holes = [], 0
+    short, holes, expired = [], 0, 0
     for at, replica in replicas.items():
         position = replica.position
         assert position is not None
         end = position.offset
-        lost = replica.complete_from == end > position.start
-        if replica.behind or lost or any(last == end for _, last in replica.holes):
+        lost = (replica.complete_from or 0) >= end > position.start
+        if lost and not replica.behind and _names_end(context, position):
+            expired += 1
+        elif replica.behind or lost or any(last == end for _, last in replica.holes):
             short.append(str(at))
         holes += sum(last - first for first, last in replica.holes)
     total = counted(len(replicas), "partition")
     inside = f"; {counted(holes, 'offset')} without a mapping further back" if holes else ""
+    if expired:
+        inside += (
+            f"; the mapping of {counted(expired, 'partition')} has expired, and their positions "
+            "name the end of the copy"
+        )
     if short:
         return fails(
             f"the mapping of {len(short):,} of {total} ends before the replicated position: "
@@ -69,6 +80,14 @@ def check_mapping_end(context: CheckContext) -> CheckFinding:
             f"{first_names(short)} are lost: see k2ktui status -f FILE.",
         )
     return passes(f"the mapping of {total} reaches the replicated position{inside}")
+
+
+def _names_end(context: CheckContext, position: Position) -> bool:
+    """Whether translation uses the end that a position names."""
+    if position.target_partition is None or context.config.features.bidirectional_replication:
+        return False
+    target = position.target_topic, position.target_partition
+    return position.end_of_copies(target) is not None
 
 
 @check("D16", "mapping and target agree", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)

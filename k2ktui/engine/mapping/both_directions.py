@@ -23,7 +23,13 @@ from enum import StrEnum
 from k2ktui.engine.mapping.intervals import FOREVER, Span
 from k2ktui.engine.mapping.opposite_copy import Commits, OppositeCopy, TailKind, find_lost_end
 from k2ktui.engine.mapping.ranges import MappingRanges, find_one
-from k2ktui.engine.mapping.replica import Lookup, Replica, TargetLog, TargetPartition
+from k2ktui.engine.mapping.replica import (
+    Lookup,
+    Replica,
+    TargetLog,
+    TargetPartition,
+    may_precede,
+)
 from k2ktui.engine.mapping.translate import (
     Basis,
     Translation,
@@ -88,7 +94,7 @@ def translate_both_ways(
     """
     if lookup is None:
         lookup = Lookup(replicas, {source: [offset] for source, offset in commits.items()})
-    rows = translate(replicas, commits, targets, lookup)
+    rows = translate(replicas, commits, targets, lookup, opposite.keys())
     return [
         _Joined(row, replicas, commits, log, opposite, current.get(row.target)).translate(lookup)
         if row.target in opposite and (log := targets.get(row.target)) is not None
@@ -225,7 +231,9 @@ class _Joined:
     def _native(self, source: SourcePartition) -> _Native:
         """Return the first unread record of a source partition that the target retains."""
         replica, committed, target = self.replicas[source], self.commits[source], self.row.target
-        rows = translate({source: replica}, {source: committed}, {target: self.log})
+        rows = translate(
+            {source: replica}, {source: committed}, {target: self.log}, None, (target,)
+        )
         (part,) = (row for row in rows if row.target == target)
         if part.basis is Basis.END:
             return _Native(None, Basis.END)
@@ -280,9 +288,7 @@ class _Joined:
         sources = {
             source
             for source in feeds - set(self.row.sources)
-            if self.replicas[source]
-            .target_ranges[self.row.target]
-            .target_records_between(0, offset)
+            if may_precede(self.replicas[source], self.row.target, offset)
         }
         committed = {source for source, _, _ in self._copied_back()}
         for where, ranges in self.opposite.replica.target_ranges.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from k2ktui.engine.mapping.anchors import OffsetAnchors
 from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
-from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges, find_one
 from k2ktui.engine.records.state import Position, SourcePartition
 
 TargetPartition = tuple[str, int]
@@ -61,6 +61,11 @@ class Replica:
         start = self.position.start if self.position else 0
         return start if self.complete_from is None else max(start, self.complete_from)
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the mapping of copied offsets is missing, or not readable yet."""
+        return self.complete_from is not None or bool(self.holes) or self.behind
+
 
 @dataclass(frozen=True, slots=True)
 class MappingGaps:
@@ -89,7 +94,9 @@ def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool)
         unread: whether some records have not been read yet.
     """
     spans = OffsetIntervals((*known, *((gap.first, gap.end) for gap in position.gaps)))
-    missing = spans.missing(position.start, position.offset)
+    # After a move back, copies from the position on count until they are copied again.
+    end = max((position.offset, *(high for _, high in known)))
+    missing = spans.missing(position.start, end)
     behind = unread and bool(missing) and missing[-1][1] == position.offset
     if behind:
         missing.pop()
@@ -176,21 +183,79 @@ class Lookup:
 
 
 def target_partitions_of(replica: Replica | None) -> set[TargetPartition]:
-    """Return the target partitions that a source partition feeds."""
+    """Return the target partitions that a source partition feeds.
+
+    Where mappings are missing, those that its position names are added.
+    """
     if replica is None or replica.position is None:
         return set()
     position, partitions = replica.position, set(replica.target_ranges)
     if position.target_partition is not None:
         partitions.add((position.target_topic, position.target_partition))
+    if replica.is_incomplete:
+        partitions.update((at.topic, at.partition) for at in position.landed)
     return partitions
+
+
+def is_mapping_complete(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
+    """Whether the mapping of the target offsets ``[low, high)`` is complete, and in memory."""
+    position = replica.position
+    assert position is not None
+    ranges = replica.target_ranges.get(target, MappingRanges())
+    begin = ranges.begins_before(low + 1)
+    if begin is None and replica.held_from > 0:
+        return False  # older ranges are not in memory
+    first = find_one(ranges.back, high)
+    if first is not None:
+        before = first
+    elif high <= (ranges.target_end or 0):
+        before = ranges.end or 0
+    elif replica.behind:
+        return False
+    else:
+        before = max(position.offset, ranges.end or 0)
+    after = position.start if begin is None else begin
+    lost = [*replica.holes]
+    if replica.complete_from is not None:
+        lost.append((position.start, replica.complete_from))
+    return not any(a < before and after < b for a, b in lost)
+
+
+def may_precede(replica: Replica, target: TargetPartition, offset: int) -> bool:
+    """Whether a source partition may have records on a target partition before an offset."""
+    ranges = replica.target_ranges.get(target, MappingRanges())
+    if ranges.target_records_between(0, offset):
+        return True
+    if replica.complete_from is None and not replica.holes and (len(ranges) or not replica.behind):
+        return False  # what is not readable yet landed after the ranges
+    first = replica.position.first_landed_on(target) if replica.position else None
+    return first is None or first.target < offset
 
 
 def _feeds(
     replicas: Mapping[SourcePartition, Replica],
 ) -> dict[TargetPartition, frozenset[SourcePartition]]:
+    """Return the source partitions that feed each target partition.
+
+    Ranges say it where the mapping is complete. Elsewhere the positions do: if keys or an
+    expression choose the partition, a source partition may have fed each one of its topics.
+    """
     feeds: dict[TargetPartition, set[SourcePartition]] = {}
+    scattering: list[SourcePartition] = []
     for source, replica in replicas.items():
-        for target, ranges in replica.target_ranges.items():
-            if len(ranges):
-                feeds.setdefault(target, set()).add(source)
-    return {target: frozenset(sources) for target, sources in feeds.items()}
+        targets = {at for at, ranges in replica.target_ranges.items() if len(ranges)}
+        if replica.is_incomplete:
+            targets |= target_partitions_of(replica)
+            if replica.position is not None and replica.position.target_partition is None:
+                scattering.append(source)
+        for target in targets:
+            feeds.setdefault(target, set()).add(source)
+    topics: dict[str, set[SourcePartition]] = {}
+    for source in scattering:
+        position = replicas[source].position
+        for topic in position.target_topics if position else ():
+            topics.setdefault(topic, set()).add(source)
+    return {
+        target: frozenset(sources | topics.get(target[0], set()))
+        for target, sources in feeds.items()
+    }

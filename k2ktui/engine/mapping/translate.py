@@ -8,9 +8,9 @@ source partition there are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import numpy as np
 
@@ -24,10 +24,12 @@ from k2ktui.engine.mapping.replica import (
     Replica,
     TargetLog,
     TargetPartition,
+    is_mapping_complete,
+    may_precede,
     target_partitions_of,
 )
 from k2ktui.engine.records.gaps import RETURNED
-from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.records.state import MOST_LANDED, Position, SourcePartition
 
 
 class Basis(StrEnum):
@@ -146,7 +148,24 @@ class _Partial:
     reason: str = ""
 
 
+class _Proof(Enum):
+    """What positions prove about a target partition where mapping records are missing.
+
+    ``WHOLE``: one source partition feeds it, and nothing but the source chooses the partition.
+    ``BOUND``: several may, so that records of one lie among those of others. ``NONE``: records of
+    both directions lie there.
+    """
+
+    NONE = 0
+    BOUND = 1
+    WHOLE = 2
+
+
 _NO_SOURCES: frozenset[SourcePartition] = frozenset()
+_NO_TARGETS: frozenset[TargetPartition] = frozenset()
+_INTERLEAVED = (
+    "records of several source partitions may lie here, and the mapping topic does not hold them"
+)
 # From best to worst; a translation from several partitions has the worst basis among them.
 _CERTAIN = (Basis.EXACT, Basis.END, Basis.AHEAD)
 _ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
@@ -157,6 +176,7 @@ def translate(
     commits: Mapping[SourcePartition, int],
     targets: Mapping[TargetPartition, TargetLog],
     lookup: Lookup | None = None,
+    both_ways: Collection[TargetPartition] = _NO_TARGETS,
 ) -> list[Translation]:
     """Translate one group's committed offsets.
 
@@ -170,6 +190,7 @@ def translate(
         commits: committed offset per source partition; negative means none.
         targets: bounds of every target partition that one of them feeds.
         lookup: lookups shared by many groups; None builds one for this call.
+        both_ways: target partitions with records of both directions.
 
     Returns:
         One row per target partition, sorted. A source partition that feeds no target partition
@@ -182,9 +203,32 @@ def translate(
         for target in sorted(target_partitions_of(replicas.get(source))):
             feeding.setdefault(target, []).append(source)
     return [
-        _join_sources(target, sources, replicas, commits, targets.get(target), lookup)
+        _join_sources(
+            target,
+            sources,
+            replicas,
+            commits,
+            targets.get(target),
+            lookup,
+            _find_proof(target, sources, replicas, lookup, both_ways),
+        )
         for target, sources in sorted(feeding.items())
     ]
+
+
+def _find_proof(
+    target: TargetPartition,
+    sources: list[SourcePartition],
+    replicas: Mapping[SourcePartition, Replica],
+    lookup: Lookup,
+    both_ways: Collection[TargetPartition],
+) -> _Proof:
+    if target in both_ways:
+        return _Proof.NONE
+    position = replicas[sources[0]].position
+    is_fixed = position is not None and position.target_partition is not None
+    is_alone = len(sources) == 1 and lookup.feeds.get(target, _NO_SOURCES) <= set(sources)
+    return _Proof.WHOLE if is_fixed and is_alone else _Proof.BOUND
 
 
 def _join_sources(
@@ -194,12 +238,13 @@ def _join_sources(
     commits: Mapping[SourcePartition, int],
     log: TargetLog | None,
     lookup: Lookup,
+    proof: _Proof,
 ) -> Translation:
     if len(sources) == 1 and lookup.feeds.get(target, _NO_SOURCES) <= set(sources):
-        return _translate_single_source(target, sources[0], replicas, commits, log, lookup)
+        return _translate_single_source(target, sources[0], replicas, commits, log, lookup, proof)
     parts = {
         s: _translate_source(
-            replicas[s], commits[s], target, log, lookup.find(s, target, commits[s])
+            replicas[s], commits[s], target, log, lookup.find(s, target, commits[s]), proof
         )
         for s in sources
     }
@@ -213,9 +258,9 @@ def _join_sources(
     reread = _sum_known(part.reread for part in parts.values())
     skipped = _sum_known(part.skipped for part in parts.values())
     again = sum(
-        _count_consumed_from(replicas[s].target_ranges.get(target), offset, commits[s])
-        for s in sources
-        if parts[s].offset != offset
+        _count_consumed_between(replicas[s], target, commits[s], offset, part.offset)
+        for s, part in parts.items()
+        if part.offset is not None and part.offset != offset
     )
     if again and reread is not None:
         reread += again
@@ -236,11 +281,12 @@ def _translate_single_source(
     commits: Mapping[SourcePartition, int],
     log: TargetLog | None,
     lookup: Lookup,
+    proof: _Proof,
 ) -> Translation:
     """Translate for a target partition with a single source partition, the common case."""
     committed = commits[source]
     first = lookup.find(source, target, committed)
-    part = _translate_source(replicas[source], committed, target, log, first)
+    part = _translate_source(replicas[source], committed, target, log, first, proof)
     if part.offset is None:
         return Translation(target, (source,), None, Basis.UNMAPPED, None, None, part.reason)
     return Translation(
@@ -255,13 +301,9 @@ def _sources_without_commit(
     replicas: Mapping[SourcePartition, Replica],
     lookup: Lookup,
 ) -> list[SourcePartition]:
-    """Return the source partitions without a commit that have records before the offset."""
+    """Return the source partitions without a commit that may have records before the offset."""
     others = lookup.feeds.get(target, frozenset()) - committed
-    return sorted(
-        source
-        for source in others
-        if replicas[source].target_ranges[target].target_records_between(0, offset)
-    )
+    return sorted(source for source in others if may_precede(replicas[source], target, offset))
 
 
 def _sum_known(counts: Iterable[int | None]) -> int | None:
@@ -273,11 +315,17 @@ def _sum_known(counts: Iterable[int | None]) -> int | None:
     return total
 
 
-def _count_consumed_from(ranges: MappingRanges | None, offset: int, committed: int) -> int:
-    """Return how many records from ``offset`` on the group has consumed on the source."""
-    if ranges is None:
-        return 0
-    return count_consumed(ranges.columns(), committed, offset, FOREVER)
+def _count_consumed_between(
+    replica: Replica, target: TargetPartition, committed: int, low: int, high: int
+) -> int:
+    """Return how many records from ``low`` on the group has consumed on the source, at most.
+
+    Of what the mapping does not have, each offset up to the group's own position ``high`` counts.
+    """
+    ranges = replica.target_ranges.get(target)
+    if replica.is_incomplete and not is_mapping_complete(replica, target, low, high):
+        return high - low
+    return 0 if ranges is None else count_consumed(ranges.columns(), committed, low, FOREVER)
 
 
 def _translate_source(
@@ -286,6 +334,7 @@ def _translate_source(
     target: TargetPartition,
     log: TargetLog | None,
     first: FoundRecords,
+    proof: _Proof,
 ) -> _Partial:
     position = replica.position
     assert position is not None
@@ -295,7 +344,9 @@ def _translate_source(
         return _Partial(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
     if replica.source_end is not None and committed > max(replica.source_end, position.offset):
         return _Partial(None, Basis.UNMAPPED, None, None, past_end_reason(replica.source_end))
-    part = _translate_in_log(replica, committed, target, log, first)
+    if position.target_partition is None and len(position.landed) >= MOST_LANDED:
+        proof = _Proof.NONE  # the position does not name the others
+    part = _translate_in_log(replica, committed, target, log, first, proof)
     return part if part.offset is None else _check_end(part, log, first)
 
 
@@ -343,15 +394,20 @@ def _translate_in_log(
     target: TargetPartition,
     log: TargetLog | None,
     first: FoundRecords,
+    proof: _Proof,
 ) -> _Partial:
-    """Translate a commit of the copied log, as far as the mapping tells."""
+    """Translate a commit of the copied log, as far as the mapping and the position tell."""
     position = replica.position
     assert position is not None
     if replica.anchors is not None:
         return _translate_by_anchors(replica.anchors, position, committed, log)
-    part = _translate_by_mapping(replica, committed, target, log, first)
+    part = _translate_by_mapping(replica, committed, target, log, first, proof)
     if part.basis in _CERTAIN or replica.compared is None or log is None:
         return part
+    landed = position.landed_on(target)
+    has_lost_end = landed is not None and landed.end > log.written
+    if proof is not _Proof.WHOLE or has_lost_end:
+        return part  # its records lie among others, or it is not known which are lost
     return _translate_compared(replica.compared, position, committed, log) or part
 
 
@@ -384,15 +440,21 @@ def _translate_by_mapping(
     target: TargetPartition,
     log: TargetLog | None,
     first: FoundRecords,
+    proof: _Proof,
 ) -> _Partial:
     position = replica.position
     assert position is not None
-    ranges, landed = replica.target_ranges.get(target), first.target
-    if committed < replica.known_from:
-        return _translate_before_mapping(replica, committed, landed, ranges, log)
+    case = _Case(replica, position, committed, target, log, proof)
+    landed = first.target
+    is_before = committed < position.start
+    if is_before and (replica.source_start is None or replica.source_start < position.start):
+        return _translate_before_start(case, landed)
+    # Where the source retains nothing before the start, there was nothing else to copy.
+    if committed < replica.known_from and not (is_before and replica.known_from == position.start):
+        return _translate_before_mapping(case, landed)
     hole = _find_hole(replica, committed, first.source)
     if hole is not None:
-        return _Partial(
+        return _translate_to_first(case) or _Partial(
             landed if landed != NOT_FOUND else None,
             Basis.UNMAPPED,
             None,
@@ -400,8 +462,30 @@ def _translate_by_mapping(
             f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is lost or damaged",
         )
     if landed == NOT_FOUND:
-        return _translate_at_end(replica, committed, ranges, log)
-    return _translate_to_retained(landed, ranges, committed, log, _lost_reason(position, committed))
+        return _translate_at_end(case)
+    return _translate_to_retained(case, landed, _lost_reason(position, committed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One committed offset of one source partition, on one target partition."""
+
+    replica: Replica
+    position: Position
+    committed: int
+    target: TargetPartition
+    log: TargetLog | None
+    proof: _Proof
+
+    @property
+    def ranges(self) -> MappingRanges | None:
+        """The mapping on this target partition."""
+        return self.replica.target_ranges.get(self.target)
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether records of other source partitions may lie among those of this one."""
+        return self.proof is _Proof.BOUND
 
 
 def _translate_by_anchors(
@@ -446,12 +530,10 @@ def _lost_reason(position: Position, committed: int) -> str:
     return ""
 
 
-def _translate_at_end(
-    replica: Replica, committed: int, ranges: MappingRanges | None, log: TargetLog | None
-) -> _Partial:
+def _translate_at_end(case: _Case) -> _Partial:
     """Translate for a group that has consumed everything copied, or more."""
-    position = replica.position
-    assert position is not None
+    replica, position, committed, log = case.replica, case.position, case.committed, case.log
+    ranges = case.ranges
     if ranges is not None and (ranges.end or 0) <= position.start:
         ranges = None  # another program copied these records before the start
     offset = ranges.target_end if ranges is not None else None
@@ -459,23 +541,105 @@ def _translate_at_end(
     if replica.behind and committed < position.offset:
         return _translate_unread(position, committed, offset, known_end)
     lost = sum(high - low for low, high in replica.holes if low >= (known_end or 0))
-    if offset is None and replica.complete_from is not None:
+    # After a move back, copies at or after the position may be there, and their mapping may not.
+    has_copies = position.offset > position.start and position.landed_on(case.target) is not None
+    missing = offset is None and (replica.complete_from is not None or has_copies)
+    if missing or lost or replica.behind:
+        end = _find_landed_end(case, offset)
+        if end is not None:
+            return _translate_to_landed_end(case, end)
+    if replica.behind and known_end is not None and known_end < position.offset:
+        return _translate_unread(position, committed, offset, known_end)
+    if missing:
         why = "the target offset of the last record is not in the mapping topic"
         return _Partial(None, Basis.UNMAPPED, None, None, why)
     if offset is None:
         if log is None:
             return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
         offset = log.end  # nothing was copied yet: new records are appended from here on
-    elif log is not None and log.clear_from is not None and log.clear_from <= offset:
-        offset = max(offset, log.end)
+    else:
+        offset = _next_retained(offset, log)
     ahead = max(0, committed - max(position.offset, known_end or 0))
     if lost:
         why = f"the mapping of the last {lost} source offsets is lost or damaged; they are re-read"
         return _Partial(offset, Basis.BOUNDED, lost + ahead, 0, why)
     if not ahead:
         return _Partial(offset, Basis.END)
-    reason = f"the group is {ahead} offsets past what was copied; those are re-read"
-    return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
+    return _Partial(offset, Basis.AHEAD, ahead, 0, _ahead_reason(ahead))
+
+
+def _next_retained(offset: int, log: TargetLog | None) -> int:
+    """Return an offset that the target retains: after control records if nothing else follows."""
+    if log is None:
+        return offset
+    if log.clear_from is not None and log.clear_from <= offset:
+        return max(offset, log.end)
+    return max(offset, log.start)
+
+
+def _ahead_reason(ahead: int) -> str:
+    return f"the group is {ahead} offsets past what was copied; those are re-read"
+
+
+def _find_landed_end(case: _Case, mapped_end: int | None) -> int | None:
+    """Return the target offset after the last copy, as the position says; None if it does not.
+
+    Args:
+        case: a group that has consumed everything copied.
+        mapped_end: the end that the mapping names, which may be an earlier one.
+    """
+    if case.proof is _Proof.NONE:
+        return None
+    end = case.position.end_of_copies(case.target)
+    return None if end is None or end < (mapped_end or 0) else end
+
+
+def _translate_to_landed_end(case: _Case, end: int) -> _Partial:
+    offset = _next_retained(end, case.log)
+    ahead = max(0, case.committed - case.position.offset)
+    reason = _ahead_reason(ahead) if ahead else ""
+    if case.is_interleaved:
+        return _Partial(offset, Basis.BOUNDED, ahead, 0, reason or _INTERLEAVED)
+    return _Partial(offset, Basis.AHEAD if ahead else Basis.END, ahead, 0, reason)
+
+
+def _translate_to_first(case: _Case) -> _Partial | None:
+    """Translate for a group that has read no copied record; None if it may have read one.
+
+    It needs only where the first copy landed. Where the position does not say that, the target's
+    log start offset is before it.
+    """
+    position, committed, log = case.position, case.committed, case.log
+    if case.proof is _Proof.NONE or log is None:
+        return None
+    landed, first = position.landed_on(case.target), position.first_landed_on(case.target)
+    has_read = committed > (position.start if first is None else max(position.start, first.source))
+    if has_read:
+        return None
+    if landed is not None and landed.end > log.written:
+        return _Partial(None, Basis.UNMAPPED, None, None, lost_reason(landed.end, log.written))
+    if first is None or landed is None:
+        # The first copy is not after the span that holds the last one.
+        latest = log.end if landed is None else landed.first
+        reasons = ["where the first copy landed is not known; none is before the log start offset"]
+        gone = log.start
+        if position.end_of_copies(case.target) is not None:
+            gone = min(gone, position.offset - position.start)
+        return _at_first(case, Basis.BOUNDED, log.start, max(0, latest - log.start), gone, reasons)
+    gone = max(0, log.start - first.target)
+    offset = max(first.target, log.start)
+    if case.is_interleaved:
+        return _at_first(case, Basis.BOUNDED, offset, 0, gone, [_INTERLEAVED])
+    return _at_first(case, Basis.EXACT, offset, 0, gone, [])
+
+
+def _at_first(
+    case: _Case, basis: Basis, offset: int, again: int, gone: int, reasons: list[str]
+) -> _Partial:
+    if gone:
+        reasons = [*reasons, f"the target may have deleted up to {gone} unread records"]
+    reasons = [_lost_reason(case.position, case.committed), *reasons]
+    return _Partial(offset, basis, again, gone, "; ".join(filter(None, reasons)))
 
 
 def _translate_unread(
@@ -489,15 +653,17 @@ def _translate_unread(
     return _Partial(offset, Basis.BOUNDED, again, 0, why)
 
 
-def _translate_to_retained(
-    landed: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
-) -> _Partial:
+def _translate_to_retained(case: _Case, landed: int, reason: str) -> _Partial:
     """Translate to a mapped record, which the target may have deleted since."""
+    committed, ranges, log = case.committed, case.ranges, case.log
     if log is None or ranges is None:
         return _Partial(landed, Basis.EXACT, 0, 0, reason)
     reasons, gone = [reason], 0
     if landed < log.start:
         gone = count_below(ranges.present(log.written, committed), log.start)
+        is_whole = is_mapping_complete(case.replica, case.target, landed, log.start)
+        if case.replica.is_incomplete and not is_whole:
+            gone = log.start - landed  # at most: how many of them are in a hole is unknown
         reasons.append(
             f"the target has deleted {gone} unread records (log start offset {log.start})"
         )
@@ -536,35 +702,12 @@ def _translate_before_takeover(ranges: MappingRanges, committed: int, log: Targe
     return _Partial(max(offset, log.start), Basis.BOUNDED, again, gone, why)
 
 
-def _translate_before_mapping(
-    replica: Replica,
-    committed: int,
-    landed: int,
-    ranges: MappingRanges | None,
-    log: TargetLog | None,
-) -> _Partial:
+def _translate_before_mapping(case: _Case, landed: int) -> _Partial:
     """Translate a commit before the beginning of the mapping."""
-    position = replica.position
-    assert position is not None
-    if committed < position.start and replica.known_from == position.start:
-        retained = replica.source_start
-        if retained is not None and retained >= position.start:
-            # The source retains nothing before the start: there was nothing else to copy.
-            if landed == NOT_FOUND:
-                return _translate_at_end(replica, committed, ranges, log)
-            return _translate_to_retained(landed, ranges, committed, log, "")
-        first = ranges.first if ranges is not None else None
-        if ranges is not None and first is not None and first < position.start and log is not None:
-            return _translate_before_takeover(ranges, committed, log)
-        missing = position.start - max(committed, retained or 0)
-        return _Partial(
-            landed if landed != NOT_FOUND else None,
-            Basis.UNMAPPED,
-            0,
-            missing,
-            f"the pipeline began at offset {position.start}: up to {missing} unread offsets "
-            "before it were never copied",
-        )
+    replica, log = case.replica, case.log
+    to_first = _translate_to_first(case)
+    if to_first is not None:
+        return to_first
     if log is None:
         return _Partial(
             None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping"
@@ -577,4 +720,31 @@ def _translate_before_mapping(
         0,
         f"the mapping topic does not hold its mapping (known from {replica.known_from} on): "
         "starting at the target's log start offset skips nothing",
+    )
+
+
+def _translate_before_start(case: _Case, landed: int) -> _Partial:
+    """Translate a commit before the start, where the source had records to copy."""
+    replica, position, committed, log = case.replica, case.position, case.committed, case.log
+    ranges, is_whole = case.ranges, replica.known_from == position.start
+    first = ranges.first if ranges is not None else None
+    if (
+        is_whole
+        and ranges is not None
+        and first is not None
+        and first < position.start
+        and log is not None
+    ):
+        return _translate_before_takeover(ranges, committed, log)
+    offset = landed if landed != NOT_FOUND else None
+    if not is_whole:  # copies before the first one that is mapped would be skipped
+        offset = None if log is None else log.start
+    missing = position.start - max(committed, replica.source_start or 0)
+    return _Partial(
+        offset,
+        Basis.UNMAPPED,
+        0 if is_whole else None,
+        missing,
+        f"the pipeline began at offset {position.start}: up to {missing} unread offsets "
+        "before it were never copied",
     )

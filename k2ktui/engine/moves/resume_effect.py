@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.range_columns import count_consumed
-from k2ktui.engine.mapping.ranges import MappingRanges, find_one
-from k2ktui.engine.mapping.replica import Replica, TargetLog, TargetPartition
+from k2ktui.engine.mapping.ranges import MappingRanges
+from k2ktui.engine.mapping.replica import Replica, TargetLog, is_mapping_complete
 from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.records.state import SourcePartition
 
@@ -136,7 +136,7 @@ def _records(
     for replica, commit in copies:
         if replica.anchors is not None:
             return _by_cuts(replica, translation, commit, low, high)
-        if not _is_mapping_complete(replica, translation.target, low, high):
+        if not is_mapping_complete(replica, translation.target, low, high):
             return None
         ranges = replica.target_ranges.get(translation.target)
         if ranges is not None and ranges.goes_back:
@@ -162,30 +162,6 @@ def _by_cuts(
     if behind is None or high <= behind.target:
         return None
     return _Between(behind.target - low, high - behind.target)
-
-
-def _is_mapping_complete(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
-    """Whether the mapping of the target offsets ``[low, high)`` is complete."""
-    position = replica.position
-    assert position is not None
-    ranges = replica.target_ranges.get(target, MappingRanges())
-    begin = ranges.begins_before(low + 1)
-    if begin is None and replica.held_from > 0:
-        return False  # older ranges are not in memory
-    first = find_one(ranges.back, high)
-    if first is not None:
-        before = first
-    elif high <= (ranges.target_end or 0):
-        before = ranges.end or 0
-    elif replica.behind:
-        return False
-    else:
-        before = max(position.offset, ranges.end or 0)
-    after = position.start if begin is None else begin
-    lost = [*replica.holes]
-    if replica.complete_from is not None:
-        lost.append((position.start, replica.complete_from))
-    return not any(a < before and after < b for a, b in lost)
 
 
 def _consumed_between(ranges: MappingRanges, commit: int, low: int, high: int) -> int:

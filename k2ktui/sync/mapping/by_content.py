@@ -55,6 +55,9 @@ class MappedCopy:
         if target is None or not missing or position.stopped:
             return set()
         ranges = self.ranges.get(target)
+        first_copy = position.first_landed_on(target)
+        # The position itself tells where these lead.
+        begin = position.start if first_copy is None else first_copy.source + 1
 
         def first(offset: int) -> int:
             mapped = None if ranges is None else find_one(ranges.first_at_or_after, offset)
@@ -63,7 +66,7 @@ class MappedCopy:
         return {
             offset
             for offset in offsets
-            if position.start <= offset < position.offset
+            if begin <= offset < position.offset
             and any(low <= first(offset) and offset < end for low, end in missing)
         }
 
@@ -77,11 +80,11 @@ class MappedCopy:
                 landed = find_one(ranges.translate, source)
                 if landed is not None:
                     known.add_record(source, landed)
-        for at in position.landed:
-            # Without transactions, repeated records may follow; an operator's position is not
-            # that of what was written last.
-            if (at.topic, at.partition) == target and at.first < at.end and position.slot >= 0:
-                known.prove(OffsetAnchor(position.offset, at.end))
+        first, end = position.first_landed_on(target), position.end_of_copies(target)
+        if first is not None:
+            known.prove(OffsetAnchor(first.source, first.target))
+        if end is not None:
+            known.prove(OffsetAnchor(position.offset, end))
         return known
 
 

@@ -582,9 +582,16 @@ def _find_reached(
         if replica.anchors is not None and position is not None:
             for at in target_partitions_of(replica):
                 ends[at] = replica.anchors.target_end()
-        for at, end in ends.items():
+        for at, end in (*ends.items(), *_landed_ends(replica).items()):
             reached[at] = max(end or 0, reached.get(at, 0))
     return reached
+
+
+def _landed_ends(replica: Replica) -> dict[TargetPartition, int]:
+    """Return how far a source partition was copied by its position, where mappings are missing."""
+    if replica.position is None or not replica.is_incomplete:
+        return {}
+    return {(at.topic, at.partition): at.end for at in replica.position.landed}
 
 
 def _on_both(
@@ -676,6 +683,9 @@ def _ends(
         for target, ranges in replica.target_ranges.items():
             end, landed = ranges.end, ranges.target_end
             if end is not None and landed is not None and furthest.get(at, -1) >= end:
+                ends[target] = max(landed, ends.get(target, 0))
+        if furthest.get(at, -1) >= replica.known_from:
+            for target, landed in _landed_ends(replica).items():
                 ends[target] = max(landed, ends.get(target, 0))
     return ends
 

@@ -11,6 +11,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce, read_all, unique_name
 from tests.support.clusters.registries import Registries, avro_record, register
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
+from tests.support.pipelines.copied import delete_records
 
 
 @pytest.fixture
@@ -47,6 +48,21 @@ def test_d15_mapping_end(drilled: Drilled) -> None:
     assert result.outcome is FAIL
     assert result.evidence.startswith("the mapping of 1 of 2 partitions ends before")
     assert f"{drilled.topic}-1" in result.evidence
+
+
+@pytest.mark.slow
+def test_d15_of_a_mapping_that_has_expired(drilled: Drilled) -> None:
+    """Positions say where the last records landed, if a slot with transactions wrote them."""
+    delete_records(drilled.target, drilled.copied.mappings)
+    result = drilled.check("D15")
+    assert result.outcome is FAIL and "2 of 2 partitions ends before" in result.evidence
+
+    for partition in range(2):
+        drilled.copied.put_position(drilled.topic, partition, 5, 0, landed=(0, 5))
+
+    result = drilled.check("D15")
+    assert result.outcome is PASS
+    assert "the mapping of 2 partitions has expired" in result.evidence
 
 
 @pytest.mark.slow

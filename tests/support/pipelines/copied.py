@@ -19,6 +19,8 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
 from k2ktui.engine.records.state import (
     Covers,
+    FirstLanded,
+    Landed,
     MappingRange,
     Position,
     Run,
@@ -48,6 +50,7 @@ from tests.support.clusters.kafka import (
 )
 
 Where = tuple[str, int]
+Span = tuple[int, int]
 
 
 def only(*topics: str) -> dict[str, object]:
@@ -248,9 +251,25 @@ class Copied:
         self.put_position(topic, partition, position, start, target_topic)
 
     def put_position(
-        self, topic: str, partition: int, position: int, start: int, target_topic: str = ""
+        self,
+        topic: str,
+        partition: int,
+        position: int,
+        start: int,
+        target_topic: str = "",
+        landed: Span | None = None,
+        first: Span | None = None,
     ) -> None:
-        """Write the position record of a partition."""
+        """Write the position record of a partition.
+
+        Args:
+            topic, partition: the source partition.
+            position, start: of the record.
+            target_topic: the same name by default.
+            landed: the last span on the target.
+            first: source and target offset of the first copy.
+        """
+        target = target_topic or topic, partition
         source = SourcePartition(topic, partition)
         state = Position(
             position,
@@ -264,6 +283,8 @@ class Copied:
             self._id(self.target, target_topic or topic),
             0,
             int(time.time() * 1000),
+            landed=() if landed is None else (Landed(*target, *landed),),
+            first_landed=None if first is None else (FirstLanded(*target, *first),),
         )
         produce(
             self.target,
@@ -300,6 +321,14 @@ def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where
     finally:
         consumer.close()
     return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in offsets}
+
+
+def delete_records(node: KafkaNode, topic: str) -> None:
+    """Delete all records of a topic, as its retention does."""
+    with_admin = admin(node)
+    ends = [TopicPartition(topic, n, end) for n, end in end_offsets(node, topic).items()]
+    for future in with_admin.delete_records(ends).values():
+        future.result(30)
 
 
 def delete_topic(node: KafkaNode, topic: str) -> None:
