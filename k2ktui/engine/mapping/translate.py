@@ -417,9 +417,12 @@ def _translate_compared(
     """Translate an offset whose mapping is missing, by records that were compared; None if unknown.
 
     A record before it with a known target offset is a bound: nothing after it landed before it.
+    Another one behind it has to be known, and on the target: else the unread records may be lost.
     """
-    low = compared.at_or_before(committed)
+    low, end = compared.at_or_before(committed), compared.target_end()
     if low is None or not position.start <= committed < position.offset:
+        return None
+    if end is None or end > log.written or compared.at_or_after(committed + 1) is None:
         return None
     gone, again = max(0, log.start - low.target), committed - low.source
     reason = "its mapping is missing; "

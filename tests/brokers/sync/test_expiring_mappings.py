@@ -15,7 +15,15 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.records.state import Landed, SourcePartition, position_key, position_value
+from k2ktui.engine.records.state import (
+    Covers,
+    Landed,
+    MappingRange,
+    SourcePartition,
+    position_key,
+    position_value,
+    read_mapping_record,
+)
 from k2ktui.errors import Refused
 from k2ktui.replication.ownership.commit_state import CommitStatesReader
 from k2ktui.replication.preflight.checks import CheckOutcome
@@ -206,6 +214,39 @@ def test_a_failure_is_named_as_what_it_is(
     assert any(note.startswith(expected) for note in notes)
 
 
+def test_what_the_target_has_lost_is_not_written_again(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    """The planted fault: 200 records were copied, and of the target's log, the first 120 are left.
+
+    Once the mapping that the target contradicts had expired, a repeat would look like a new one.
+    """
+    name = create_topic(source)
+    produce(source, name, [b"%d" % n for n in range(200)])
+    copied.put_run()
+    copied.copy(name, list(read_all(source, name))[:120])
+    copied.record(name, 0, {n: PRIOR + n for n in range(200)}, 200, 0)
+    for stem, at in {"kept": 50, "lost": 150}.items():
+        commit_offsets(source, copied.group(stem), {(name, 0): at})
+    keep_commits(copied)
+    mapping = read_all(target, copied.mappings)[-1]
+    old_ms = int(time.time() * 1000) - HOUR_MS * 2 // 3
+    produce(target, copied.mappings, [Out(mapping.value, mapping.key, timestamp=old_ms)])
+    old = end_offsets(target, copied.mappings)[0]
+    delete_before(target, copied.mappings, old - 1)
+    set_retention(copied, HOUR_MS)
+    said: list[str] = []
+    MappingKeeper(copied.config, said.append).do_once()
+    delete_before(target, copied.mappings, old)
+    repeats = [read_mapping_record(got.key, got.value) for got in read_all(target, copied.mappings)]
+    assert [repeat.covers for repeat in repeats] == [Covers(50, 120)]
+    assert [repeat.ranges for repeat in repeats] == [(MappingRange(50, PRIOR + 50, 70),)]
+    assert [repeat.term for repeat in repeats] == [copied.term]
+    groups = translated(copied.config)
+    assert groups["kept"] == (PRIOR + 50, Basis.EXACT) and groups["lost"][1] is Basis.UNMAPPED
+    assert said == []
+
+
 # Expired mappings, by content.
 def put_landed(copied: Copied, topic: str, end: int, landed_first: int = PRIOR) -> None:
     """Write the position as a run does, which says how far it has written."""
@@ -260,12 +301,14 @@ def test_records_of_other_programs_lie_between(
         assert (offset, basis) == (PRIOR + 101, Basis.EXACT)
 
 
+@pytest.mark.parametrize("alike", [False, True])
 def test_between_mappings_that_are_left_records_are_compared_or_a_bound_is_given(
-    copied: Copied, source: KafkaNode, target: KafkaNode
+    copied: Copied, source: KafkaNode, target: KafkaNode, alike: bool
 ) -> None:
-    """One mapping record of five is lost; in its middle, another program's record is found."""
-    name = create_topic(source)
-    produce(source, name, [b"%d" % n for n in range(50)])
+    """One mapping record of five is lost; a record of another program follows each ten copies."""
+    name, at_ms = create_topic(source), int(time.time() * 1000) - HOUR_MS
+    values = [b"same" if alike else b"%d" % n for n in range(50)]
+    produce(source, name, [Out(value, timestamp=at_ms) for value in values])
     copied.put_run()
     landed = copied.copy(name, step=10)[name, 0]
     for stem, at in {"before": 5, "within": 15, "after": 25}.items():
@@ -275,10 +318,8 @@ def test_between_mappings_that_are_left_records_are_compared_or_a_bound_is_given
     delete_topic(target, copied.mappings)
     create_topic(target, copied.mappings)
     produce(target, copied.mappings, [Out(got.value, got.key) for got in (kept[0], *kept[2:])])
-    found = translated(copied.config)
-    assert found["before"] == whole["before"] and found["after"] == whole["after"]
-    # A native record follows each ten, as the copy of another program.
-    assert found["within"] == (landed[9] + 1, Basis.BOUNDED) or found["within"] == whole["within"]
+    expected = {**whole, "within": (landed[9] + 1, Basis.BOUNDED)} if alike else whole
+    assert translated(copied.config) == expected
 
 
 def test_a_far_record_is_found_by_its_time(

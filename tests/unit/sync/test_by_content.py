@@ -82,6 +82,11 @@ def test_anchors_are_boundaries_and_a_bound_skips_nothing(seed: int) -> None:
         if row.basis is Basis.EXACT:
             again = [to for at, to in landed.items() if at < offset and to >= row.offset]
             assert not again
+    # The target has lost its last record: what is unread may be lost, too.
+    cut = TargetLog(0, max(landed.values()))
+    for offset in copy.find_unmapped(range(START, START + COUNT)):
+        (row,) = translate({AT: replica}, {AT: offset}, {LANE: cut})
+        assert row.basis is Basis.UNMAPPED
 
 
 def test_nothing_is_known_of_the_end_without_transactions_or_after_a_move() -> None:
