@@ -44,8 +44,21 @@ from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
 from k2ktui.replication.topics.dead_letters import plan_dead_letters
 from k2ktui.replication.topics.routing import APPEND_TIME
-from k2ktui.replication.topics.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
-from k2ktui.replication.topics.targets import TargetPlan, plan_targets, targets_by_source
+from k2ktui.replication.topics.target_settings import (
+    FUTURE_LIMIT,
+    MAX_MESSAGE_BYTES,
+    NO_LIMIT,
+    PAST_AND_FUTURE_LIMIT,
+    TIMESTAMP_TYPE,
+    future_limit,
+)
+from k2ktui.replication.topics.targets import (
+    TargetPlan,
+    create_reduced,
+    plan_targets,
+    targets_by_source,
+    with_reduced,
+)
 from k2ktui.text import counted, safe_text
 
 _POLICY = "cleanup.policy"
@@ -212,7 +225,8 @@ def _targets(
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
     tried = _choose(specs)
-    errors = _try(partial(create_topics, target, tried))
+    created, reduced = create_reduced(config, target, tried, validate_only=True, waits=False)
+    plans, errors = with_reduced(plans, reduced), _said(created)
     if sum(count for count in grown.values()) <= _TRIED_PARTITIONS:
         errors |= _try(partial(grow_topics, target, grown))
     for topic, error in refused.items():
@@ -239,7 +253,11 @@ def _targets(
 
 def _try(change: Callable[..., dict[str, K2kError | None]]) -> dict[str, K2kError | None]:
     """Return what a cluster says of a change without making it, as far as its quota allows."""
-    errors = change(validate_only=True, waits=False)
+    return _said(change(validate_only=True, waits=False))
+
+
+def _said(errors: Mapping[str, K2kError | None]) -> dict[str, K2kError | None]:
+    """Return the outcomes without those of which the cluster's quota allowed no attempt."""
     return {name: error for name, error in errors.items() if not isinstance(error, OverQuota)}
 
 
@@ -395,6 +413,7 @@ def _compare_settings(
             "larger than that would stop its partition",
             f"Run: {alter}",
         )
+    yield from _future(config, name, plan, settings, source_settings)
     if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
         return  # configured on purpose
     target_policy, source_policy = (
@@ -413,6 +432,29 @@ def _compare_settings(
             f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or, if it is "
             "intended, set it for this topic in topicCreation.replication.",
         )
+
+
+def _future(
+    config: PipelineConfig,
+    name: str,
+    plan: TargetPlan,
+    settings: Settings,
+    source_settings: Settings,
+) -> Iterator[Check]:
+    """Warn of a target that refuses timestamps in the future that the source takes."""
+    wanted, limit = future_limit(source_settings), future_limit(settings)
+    if wanted is None or limit is None or wanted <= limit:
+        return
+    key = FUTURE_LIMIT if FUTURE_LIMIT in settings else PAST_AND_FUTURE_LIMIT
+    if key in config.topic_creation.replication.settings_for(plan.name).config:
+        return  # configured on purpose
+    more = "no limit" if wanted == NO_LIMIT else f"{wanted:,}"
+    yield warning_check(
+        name,
+        f"{key} is {limit:,}, and {more} on the source: a record whose timestamp is further in the "
+        "future would stop its partition",
+        f"Run: {alter_command(config.target, plan.name, key, str(wanted))}",
+    )
 
 
 def _value(settings: Settings, key: str) -> str:

@@ -13,13 +13,16 @@ overrides them. Not copied, unless set there: those in ``target.kafka.topicProps
 - tiered storage (``remote.*``, ``local.retention.*``), which the target may not have;
 - settings that only one vendor's brokers support (``confluent.*``, ``redpanda.*``).
 
-One setting is copied even if the source topic inherits it from its brokers: a
-``max.message.bytes`` above Kafka's default, because larger records could not be written otherwise.
+Two settings are copied even if the source topic inherits them from its brokers, because its records
+could not be written otherwise: a ``max.message.bytes`` above Kafka's default, and how far in the
+future timestamps may be (``message.timestamp.after.max.ms``, since Kafka 3.6), if the target has
+the setting and allows less: one hour since Kafka 4 (KIP-1030).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topic_creation import TopicSettings
@@ -34,6 +37,10 @@ MAX_MESSAGE_BYTES = "max.message.bytes"
 COMPRESSION_TYPE = "compression.type"
 TIMESTAMP_TYPE = "message.timestamp.type"
 
+FUTURE_LIMIT = "message.timestamp.after.max.ms"
+PAST_AND_FUTURE_LIMIT = "message.timestamp.difference.max.ms"  # until Kafka 3.9
+NO_LIMIT = 2**63 - 1
+
 _EXCLUDED = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -43,9 +50,9 @@ _EXCLUDED = frozenset(
         TIMESTAMP_TYPE,
         "message.format.version",
         "message.downconversion.enable",
-        "message.timestamp.difference.max.ms",
+        PAST_AND_FUTURE_LIMIT,
         "message.timestamp.before.max.ms",
-        "message.timestamp.after.max.ms",
+        FUTURE_LIMIT,
     }
 )
 _EXCLUDED_PREFIXES = ("remote.", "local.retention.", "confluent.", "redpanda.")
@@ -55,6 +62,20 @@ def max_message_bytes(settings: Settings) -> int:
     """Return the largest batch that a topic with these settings accepts, in bytes."""
     entry = settings.get(MAX_MESSAGE_BYTES)
     return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_MESSAGE_BYTES
+
+
+def future_limit(settings: Settings) -> int | None:
+    """Return how far in the future a record's timestamp may be, in ms; None if that is unknown.
+
+    The rule is that of Kafka's ``LogConfig`` from 3.6 to 3.9: the older setting counts as long as
+    the newer one has its default, which is none.
+    """
+    values = [
+        int(entry.value)
+        for key in (FUTURE_LIMIT, PAST_AND_FUTURE_LIMIT)
+        if (entry := settings.get(key)) is not None and entry.value.isdecimal()
+    ]
+    return next((value for value in values if value != NO_LIMIT), NO_LIMIT) if values else None
 
 
 def size_settings(settings: Settings) -> tuple[int, str]:
@@ -72,6 +93,7 @@ def target_spec(
     topics: Sequence[TopicDescription],
     settings: Mapping[str, Settings | K2kError],
     brokers: int,
+    future_ms: int = NO_LIMIT,
 ) -> tuple[TopicSpec, tuple[str, ...]]:
     """Return how to create the target of one or more source topics, and notes for the operator.
 
@@ -81,9 +103,11 @@ def target_spec(
         topics: its source topics.
         settings: settings of the source topics by name; an error if they could not be read.
         brokers: number of brokers of the target cluster.
+        future_ms: ``message.timestamp.after.max.ms`` of its new topics; none if it has no such
+            setting, or that is unknown.
     """
     wanted = config.topic_creation.replication.settings_for(name)
-    copied, notes = _common_settings(config, topics, settings)
+    copied, notes = _common_settings(config, topics, settings, future_ms)
     replication = wanted.replication
     if replication is None:
         replication, note = _replication(topics, brokers)
@@ -103,13 +127,14 @@ def _common_settings(
     config: PipelineConfig,
     topics: Sequence[TopicDescription],
     settings: Mapping[str, Settings | K2kError],
+    future_ms: int,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     copied: list[dict[str, str]] = []
     for topic in topics:
         entries = settings[topic.name]
         if isinstance(entries, K2kError):
             return {}, (_unread_note(topic.name),)
-        copied.append(_select_settings(config, entries))
+        copied.append(_select_settings(config, entries, future_ms))
     agreed = {k: v for k, v in copied[0].items() if all(c.get(k) == v for c in copied)}
     disputed = sorted({key for chosen in copied for key in chosen} - agreed.keys())
     if not disputed:
@@ -128,17 +153,33 @@ def _unread_note(topic: str) -> str:
     )
 
 
-def _select_settings(config: PipelineConfig, settings: Settings) -> dict[str, str]:
+def _select_settings(config: PipelineConfig, settings: Settings, future_ms: int) -> dict[str, str]:
     excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
     copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
     limit = settings.get(MAX_MESSAGE_BYTES)
     if limit and int(limit.value or 0) > DEFAULT_MAX_MESSAGE_BYTES:
         copied[MAX_MESSAGE_BYTES] = limit.value
-    return {
+    kept = {
         key: value
         for key, value in copied.items()
         if key not in excluded and not key.startswith(_EXCLUDED_PREFIXES)
     }
+    future = future_limit(settings)
+    if (
+        future
+        and future > future_ms
+        and FUTURE_LIMIT not in config.target.topic_props_exclusion_list
+    ):
+        kept[FUTURE_LIMIT] = str(future)
+    return kept
+
+
+def without_future_limit(config: PipelineConfig, spec: TopicSpec) -> TopicSpec | None:
+    """Return how to create a topic without the limit that its source has; None if it has none."""
+    if FUTURE_LIMIT in config.topic_creation.replication.settings_for(spec.name).config:
+        return None
+    left = {key: value for key, value in spec.config.items() if key != FUTURE_LIMIT}
+    return replace(spec, config=left) if len(left) < len(spec.config) else None
 
 
 def _replication(

@@ -24,6 +24,7 @@ from kafka.errors import for_code
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.admin.topics import (
     Settings,
@@ -43,14 +44,23 @@ from k2ktui.replication.topics.dead_letters import DeadLetterTopic, ensure_dead_
 from k2ktui.replication.topics.naming import check_supported, target_names
 from k2ktui.replication.topics.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
+    FUTURE_LIMIT,
+    NO_LIMIT,
     TIMESTAMP_TYPE,
+    future_limit,
     size_settings,
     target_spec,
+    without_future_limit,
 )
 from k2ktui.text import counted, list_names, safe_text
 
 log = logging.getLogger(__name__)
 
+_HOUR_MS = 3_600_000
+_REFUSED_LIMIT = (
+    f"created without {FUTURE_LIMIT}, which the target refuses: records with timestamps further in "
+    "the future than its own limit would stop their partitions"
+)
 # Number of topics that a log line names.
 _NAMED = 5
 _READY_ATTEMPTS = 100
@@ -157,7 +167,7 @@ def ensure_targets(
         # No fence keeps a driver from growing topics that does not know of a move yet.
         moved = read_moved(config, target)
         plans, refused = plan_targets(config, source, target, topics, replicated, moved)
-    failed = _carry_out(target, plans, waits=waits)
+    failed, plans = _carry_out(config, target, plans, waits=waits)
     changed = {
         p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
     }
@@ -206,6 +216,7 @@ def plan_targets(
     new = [name for name, topic in described.items() if _is_missing(topic)]
     settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
     brokers = broker_count(target) if new else 0
+    future_ms = _future_limit_of_target(config, target, settings.values())
     planner = _Planner(config, frozenset(replicated), refused)
     plans: list[TargetPlan | None] = []
     for name, group in named.items():
@@ -213,7 +224,7 @@ def plan_targets(
         if isinstance(topic, TopicDescription):
             plans.append(planner.existing(name, group, topic))
         elif _is_missing(topic):
-            spec, notes = target_spec(config, name, group, settings, brokers)
+            spec, notes = target_spec(config, name, group, settings, brokers, future_ms)
             plans.append(planner.new(spec, group, notes))
         else:
             refused.update(
@@ -355,13 +366,74 @@ def _log_change(plan: TargetPlan, error: K2kError | None) -> None:
 
 
 def _carry_out(
-    target: Cluster, plans: Iterable[TargetPlan], *, waits: bool
-) -> dict[str, K2kError | None]:
+    config: PipelineConfig, target: Cluster, plans: list[TargetPlan], *, waits: bool
+) -> tuple[dict[str, K2kError | None], list[TargetPlan]]:
+    """Return the errors by target topic, and the plans as they were carried out."""
     failed: dict[str, K2kError | None] = {plan.name: None for plan in plans}
-    failed |= create_topics(target, [plan.create for plan in plans if plan.create], waits=waits)
+    specs = [plan.create for plan in plans if plan.create]
+    created, reduced = create_reduced(config, target, specs, waits=waits)
+    failed |= created
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
     failed |= grow_topics(target, grown, waits=waits)
-    return failed
+    return failed, with_reduced(plans, reduced)
+
+
+def create_reduced(
+    config: PipelineConfig,
+    target: Cluster,
+    specs: Collection[TopicSpec],
+    *,
+    validate_only: bool = False,
+    waits: bool = True,
+) -> tuple[dict[str, K2kError | None], dict[str, TopicSpec]]:
+    """Create topics as ``create_topics`` does, without a setting of the source if it is refused.
+
+    A hosted cluster may refuse how far in the future the source's timestamps may be.
+
+    Returns:
+        By topic, None or the error; and those that were created without it.
+    """
+    failed = create_topics(target, specs, validate_only=validate_only, waits=waits)
+    less = {
+        spec.name: left
+        for spec in specs
+        if isinstance(failed.get(spec.name), Refused)
+        and (left := without_future_limit(config, spec)) is not None
+    }
+    if not less:
+        return failed, {}
+    again = create_topics(target, less.values(), validate_only=validate_only, waits=waits)
+    reduced = {name: less[name] for name, error in again.items() if error is None}
+    return failed | again, reduced
+
+
+def with_reduced(plans: list[TargetPlan], reduced: Mapping[str, TopicSpec]) -> list[TargetPlan]:
+    """Return the plans with the topics that were created without a setting, and a note of it."""
+    return [
+        replace(plan, create=reduced[plan.name], notes=(*plan.notes, _REFUSED_LIMIT))
+        if plan.name in reduced
+        else plan
+        for plan in plans
+    ]
+
+
+def _future_limit_of_target(
+    config: PipelineConfig, target: Cluster, sources: Iterable[Settings | K2kError]
+) -> int:
+    """Return how far in the future the target's new topics take timestamps, in ms.
+
+    It is asked only if a source topic takes some that a Kafka 4 would refuse.
+    """
+    readable = [settings for settings in sources if not isinstance(settings, K2kError)]
+    if all((future_limit(settings) or 0) <= _HOUR_MS for settings in readable):
+        return NO_LIMIT
+    name = config.coordination.commit.topic
+    settings = topic_settings(target, [name])[name]
+    if not isinstance(settings, K2kError):
+        entry = settings.get(FUTURE_LIMIT)
+        return int(entry.value) if entry is not None and entry.value.isdecimal() else NO_LIMIT
+    values = broker_values(target, f"log.{FUTURE_LIMIT}", most=1) or {}
+    return min((int(value) for value in values.values() if value.isdecimal()), default=NO_LIMIT)
 
 
 def _without_change(

@@ -273,7 +273,8 @@ def test_no_right_is_needed_on_topics_that_have_moved(
 
 
 def test_target_topics_that_would_change_records(source: KafkaNode, target: KafkaNode) -> None:
-    topic = create_topic(source, config={"max.message.bytes": "3000000"})
+    future = "message.timestamp.after.max.ms"
+    topic = create_topic(source, config={"max.message.bytes": "3000000", future: "604800000"})
     bad = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
     create_topic(target, topic, config=bad)
     narrow = create_topic(source, partitions=2)
@@ -283,10 +284,16 @@ def test_target_topics_that_would_change_records(source: KafkaNode, target: Kafk
 
     topic_checks = [check for check in checks if check.name == f"target topic {topic}"]
     details = " ".join(check.detail for check in topic_checks)
-    for part in ("LogAppendTime", "max.message.bytes is 1,048,588, and 3,000,000", "compact"):
+    for part in (
+        "LogAppendTime",
+        "max.message.bytes is 1,048,588, and 3,000,000",
+        f"{future} is 3,600,000, and 604,800,000 on the source",
+        "compact",
+    ):
         assert part in details
     hints = " ".join(check.hint for check in topic_checks)
     assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in hints
+    assert f"--add-config {future}=604800000" in hints
     assert named(checks, f"topic {narrow}").outcome is CheckOutcome.FAIL
     assert not any(check.fatal for check in checks)
     assert exit_code(checks) is ExitCode.REFUSED

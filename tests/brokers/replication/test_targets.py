@@ -11,10 +11,18 @@ from confluent_kafka.admin import NewPartitions
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, K2kError
-from k2ktui.kafka.admin.topics import require_topic_settings
+from k2ktui.kafka.admin.topics import TopicSpec, require_topic_settings
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.replication.topics.targets import TargetTopic, ensure_targets
+from k2ktui.replication.topics.target_settings import FUTURE_LIMIT, NO_LIMIT
+from k2ktui.replication.topics.targets import (
+    TargetPlan,
+    TargetTopic,
+    create_reduced,
+    ensure_targets,
+    with_reduced,
+)
 from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
 
 
@@ -99,6 +107,55 @@ def test_made_like_the_source(pair: Pair) -> None:
     assert made.notes == () and made.short is None
     kept = ("cleanup.policy", "retention.ms", "max.message.bytes")
     assert pair.settings(topic) == {key: own[key] for key in kept}
+
+
+@pytest.mark.parametrize(
+    ("own", "excluded", "made"),
+    [
+        ("604800000", (), "604800000"),
+        ("60000", (), None),  # a copy needs no lower limit
+        ("604800000", (FUTURE_LIMIT,), None),
+        (None, (), None),
+    ],
+)
+def test_timestamps_in_the_future_that_the_source_takes(
+    pair: Pair, own: str | None, excluded: tuple[str, ...], made: str | None
+) -> None:
+    topic = create_topic(pair.nodes[0], config={FUTURE_LIMIT: own} if own else {})
+    targets, refused = pair.ensure(pair.config(exclusions=excluded), topic)
+    assert refused == {} and targets[topic].notes == ()
+    assert pair.settings(topic).get(FUTURE_LIMIT) == made
+
+
+def test_a_source_before_kafka_4_has_no_limit(pair: Pair, brokers: Brokers) -> None:
+    (old,) = brokers("3.9")
+    topic = create_topic(old)
+    from_old = Pair(old, pair.nodes[1])
+    assert from_old.ensure(from_old.config(), topic)[1] == {}
+    assert from_old.settings(topic) == {FUTURE_LIMIT: str(NO_LIMIT)}
+    limited = create_topic(old, config={"message.timestamp.difference.max.ms": "7200000"})
+    from_old.ensure(from_old.config(), limited)
+    assert from_old.settings(limited) == {FUTURE_LIMIT: "7200000"}
+    back = Pair(pair.nodes[1], old)
+    wide = create_topic(pair.nodes[1], config={FUTURE_LIMIT: "604800000"})
+    back.ensure(back.config(), wide)
+    assert back.settings(wide) == {}, "its own limit is none"
+
+
+def test_a_limit_that_the_target_refuses_is_left_out(pair: Pair) -> None:
+    name, config = unique_name("refused"), pair.config()
+    target = Cluster(config.target, "target")
+    spec = TopicSpec(name, 1, 1, {FUTURE_LIMIT: "-1", "retention.ms": "3600000"})
+    for validate_only in (True, False):
+        failed, reduced = create_reduced(config, target, [spec], validate_only=validate_only)
+        assert failed == {name: None}
+        (done,) = with_reduced([TargetPlan(name, (), create=spec)], reduced)
+        assert len(done.notes) == 1 and f"without {FUTURE_LIMIT}" in done.notes[0]
+    assert pair.settings(name) == {"retention.ms": "3600000"}
+    chosen = {"replication": {"common": {"config": {FUTURE_LIMIT: "-1"}}}}
+    wanted = replace(spec, name=f"{name}-2")
+    failed, reduced = create_reduced(pair.config(topicCreation=chosen), target, [wanted])
+    assert failed[wanted.name] is not None and not reduced, "the file asks for it"
 
 
 def test_the_file_overrides_the_source(pair: Pair) -> None:

@@ -39,3 +39,16 @@ def test_the_record_and_the_limit_are_named(
         fault["message"]
     )
     assert limit in fault["hint"]
+
+
+def test_records_of_the_future_are_copied_to_a_new_topic(
+    brokers: Brokers, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Kafka takes them without limit before version 4, and an hour ahead since."""
+    (source,) = brokers("3.9")
+    topic = create_topic(source)
+    now = int(time.time() * 1000)
+    produce(source, topic, [Out(b"%d" % n, timestamp=now + n * 86_400_000) for n in range(6)])
+    pipe = Pipeline(tmp_path, source, target, [topic])
+    pipe.catch_up()
+    assert pipe.prove(6)
