@@ -345,6 +345,7 @@ def refused_fault(error: BatchRefused, source: SourcePartition) -> Fault:
         f"{_refused_offset(error)}: {what}",
         hint,
         first,
+        topic if kind is FaultKind.TOO_LARGE else "",
     )
 
 

@@ -274,13 +274,17 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a partition stopped and how to fix it, worded for operators."""
+    """Why a partition stopped and how to fix it, worded for operators.
+
+    ``refused_by`` is the target topic that has refused a record, of ``TOO_LARGE``.
+    """
 
     source: SourcePartition
     kind: FaultKind
     message: str
     hint: str
     offset: int = -1
+    refused_by: str = ""
 
 
 class LapOutcome(StrEnum):

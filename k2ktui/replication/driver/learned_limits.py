@@ -110,11 +110,9 @@ def describe_request_limit(size: int) -> str:
 def with_settings(fault: Fault, sizes: Mapping[str, tuple[int, str]]) -> Fault:
     """Add the settings of the target topic to the message of a record that is too large."""
     # It may be about another topic, such as that of dead letters.
-    matching = [
-        settings for name, settings in sizes.items() if fault.message.startswith(f"{name}-")
-    ]
-    if len(matching) != 1:
+    settings = sizes.get(fault.refused_by)
+    if settings is None:
         return fault
-    limit, codec = matching[0]
+    limit, codec = settings
     compression = f"compression.type {codec}, " if codec else ""
     return replace(fault, message=f"{fault.message} ({compression}max.message.bytes {limit:,})")

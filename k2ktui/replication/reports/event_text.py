@@ -57,7 +57,8 @@ def _fault(value: Mapping[str, Any]) -> Fault:
     # Logs of earlier releases call them "what" and "mend".
     message = value["message"] if "message" in value else value["what"]
     hint = value["hint"] if "hint" in value else value["mend"]
-    return Fault(source, FaultKind(value["kind"]), message, hint, value["offset"])
+    kind, refused_by = FaultKind(value["kind"]), value.get("refused_by", "")
+    return Fault(source, kind, message, hint, value["offset"], refused_by)
 
 
 def report_text(report: Report) -> str:

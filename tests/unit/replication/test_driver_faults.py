@@ -68,7 +68,7 @@ class Discovery:
 
 def too_large(offset: int = 5) -> SlotResult:
     text = "gone-0 exceeds its max.message.bytes"
-    fault = Fault(GONE, FaultKind.TOO_LARGE, text, "Raise it.", offset)
+    fault = Fault(GONE, FaultKind.TOO_LARGE, text, "Raise it.", offset, "gone")
     return SlotResult(0, LapOutcome.FAILED, {}, (fault,), error="gone-0 rejected a batch")
 
 

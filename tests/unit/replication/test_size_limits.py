@@ -26,7 +26,7 @@ from k2ktui.replication.copying.slot_task import (
     Route,
     SizeLimit,
 )
-from k2ktui.replication.driver.learned_limits import LearnedLimits
+from k2ktui.replication.driver.learned_limits import LearnedLimits, with_settings
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.support.schedule.examples import examples
 
@@ -236,6 +236,18 @@ def test_a_limit_is_forgotten_with_other_settings_of_the_topic() -> None:
     assert limits.of(SOURCE) == SizeLimit(1, 2)
     limits.forget_changed(snapshot({"t": (100, "producer")}))
     assert limits.of(SOURCE) is None
+
+
+def test_the_settings_are_those_of_the_topic_that_has_refused() -> None:
+    """The names of others may begin as its name does."""
+    sizes = {"a": (100, "lz4"), "a-b": (2_000, ""), "a-0": (3, "")}
+    for name, shown in {
+        "a": "a-0 refused it (compression.type lz4, max.message.bytes 100)",
+        "a-b": "a-b-0 refused it (max.message.bytes 2,000)",
+        "a-dead-letters": "a-dead-letters-0 refused it",
+    }.items():
+        fault = Fault(SOURCE, FaultKind.TOO_LARGE, f"{name}-0 refused it", "", 1, name)
+        assert with_settings(fault, sizes).message == shown
 
 
 def test_the_size_of_records_is_that_of_the_batch_at_most() -> None:
