@@ -117,6 +117,7 @@ class Driver:
         self._continue = config.on_source_data_loss == "continue"
         self._retries_sync = config.error_handling.on_commit_sync_timeout == "ignore"
         self._stopping = stopping or StopFlag()
+        ownership.canceled = self._stopping.is_set
         self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = StoppedPartitions(report)

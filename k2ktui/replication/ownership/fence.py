@@ -66,6 +66,7 @@ class Fence:
         has_successor: whether this driver has to end for another one; asked when the lock has
             another epoch. Its argument says whether that is certainly from another driver: it may
             be from a bump of this driver without a response.
+        canceled: whether this driver is to end: nothing is waited for any more.
 
     Attributes:
         loop, wire: the connection, over which the owner's records are written, too.
@@ -87,11 +88,12 @@ class Fence:
         sync_timeout: float,
         limit: AbstractContextManager[object],
         has_successor: Callable[[bool], bool],
+        canceled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pipeline, self._group, self._ids = pipeline, topic.group, topic.ids
         self._transactional, self._timeout_ms = transactional, timeout_ms
         self._sync_timeout, self._limit = sync_timeout, limit
-        self._has_successor = has_successor
+        self._has_successor, self._canceled = has_successor, canceled
         self.loop = Loop()
         self.wire = Wire(self.loop, options, "target", cluster_id)
         self._epochs = ProducerEpochs(self.wire, topic.ids, timeout_ms)
@@ -126,7 +128,7 @@ class Fence:
                     self._try_to_take(count_slots)
                 break
             except OwnershipLost:
-                if not attempts_left:
+                if not attempts_left or self._canceled():
                     raise
                 log.info(
                     "take-over of %s contested, trying again (%d left)",
@@ -161,7 +163,7 @@ class Fence:
                 if error.fenced and error.state is not None:
                     self.unfinished[slot] = error.state
                     return None
-                if monotonic() > until:
+                if monotonic() > until or self._canceled():
                     raise
 
     def renew(self, slot: int) -> Producer:

@@ -141,6 +141,7 @@ class Ownership:
         limit: entered while epochs are bumped.
 
     Attributes:
+        canceled: whether this driver is to end; then it waits for no other driver.
         run: the run that this driver has begun.
         pipeline_run: the run record of the whole pipeline as of the last takeover of a slot.
         retired: the transactional ids whose producer id is registered for another source cluster.
@@ -156,6 +157,7 @@ class Ownership:
         self._target, self._options, self._claim = target, options, claim
         self._slot_limit = BoundedSemaphore(claim.parallelism)
         self._pair, self._fenced_by = claim.pair, claim.fenced_by
+        self.canceled: Callable[[], bool] = lambda: False
         self._began = False
         self._found: Run | None = None  # the newest run record when this driver took over last
         self._fence = Fence(
@@ -168,6 +170,7 @@ class Ownership:
             sync_timeout=claim.sync_timeout,
             limit=limit or nullcontext(),
             has_successor=self._has_successor,
+            canceled=lambda: self.canceled(),
         )
         self._store = RecordStore(
             target,
@@ -542,6 +545,8 @@ class Ownership:
                     return False
             elif not is_certain or waited_s > _SUCCESSOR_S:
                 return is_certain
+            if self.canceled():
+                return False  # not known, and this driver is ending: it writes nothing any more
             sleep(_AGAIN_S)
 
     def _is_interrupted(self) -> bool:

@@ -310,6 +310,28 @@ def test_a_mover_that_is_killed_halfway_ends_no_run(
     assert move(copied, "orders"), "and it can be done again"
 
 
+def test_a_run_that_is_stopped_does_not_wait_for_a_mover(
+    copied: Copied, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.start()
+
+    def kill(name: str) -> None:
+        if name == "moved":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
+        killing.setattr(ownership_module, "failpoint", kill)
+        runs.whole().move(TopicMoves(moved=(moved("orders"),)))
+
+    def wait(seconds: float) -> None:
+        raise AssertionError(f"it waits for {seconds} s")
+
+    monkeypatch.setattr(ownership_module, "sleep", wait)
+    run.canceled = lambda: True
+    with pytest.raises(OwnershipLost):
+        run.renew(0)
+
+
 def test_a_run_that_takes_over_during_a_move_knows_it(
     copied: Copied, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
