@@ -13,7 +13,7 @@ from k2ktui.engine.mapping.intervals import OffsetIntervals, Span
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
 from k2ktui.engine.mapping.translate import Basis, translate
-from k2ktui.engine.records.state import Landed, Position, SourcePartition
+from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
 from k2ktui.sync.mapping.by_content import MappedCopy
 from tests.support.schedule.examples import examples
 
@@ -37,7 +37,12 @@ def copied(random: Random) -> tuple[MappedCopy, dict[int, int], OffsetIntervals]
             one = np.array([1], dtype=np.int64)
             ranges.append(np.array([source]), np.array([target]), one)
     end = Landed(*LANE, at, at + 1)
-    position = Position(START + COUNT, START, -1, "", 1, 0, *LANE, landed=(end,))
+    first = FirstLanded(*LANE, offsets[0], landed[offsets[0]])
+    position = Position(
+        *(START + COUNT, START, -1, "", 1, 0, *LANE),
+        landed=(end,),
+        first_landed=random.choice([None, (first,)]),
+    )
     gaps = find_mapping_gaps(known.all(), position, unread=False)
     return MappedCopy(position, {LANE: ranges} if len(ranges) else {}, gaps), landed, known
 
@@ -53,7 +58,9 @@ def test_an_offset_is_looked_for_exactly_if_its_next_record_may_be_unmapped(seed
         first = min((at for at in sources if at >= offset), default=copy.position.offset - 1)
         return bool(known.missing(offset, first + 1))
 
-    expected = {at for at in every if START <= at < START + COUNT and is_unknown(at)}
+    # Up to the first copy, the position says where offsets lead, if it names that.
+    begin = min(landed) + 1 if copy.position.first_landed else START
+    expected = {at for at in every if begin <= at < START + COUNT and is_unknown(at)}
     assert copy.find_unmapped(every) == expected
 
 
