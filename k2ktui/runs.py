@@ -26,6 +26,7 @@ from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control.topics import ControlTopics, ensure_control_topics
+from k2ktui.kafka.properties.renewal import listening
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.driver.heartbeat import Heartbeat
@@ -188,9 +189,12 @@ class PipelineRun:
         """
         if not self._config.features.check_kafka_connection_on_startup:
             wait_for_clusters(self._config, self._stopping, self._report_note)
-        with measure_run(
-            self._config, self._report, wanted=self._telemetry, http=self._http
-        ) as observe:
+        with (
+            listening(self._note),
+            measure_run(
+                self._config, self._report, wanted=self._telemetry, http=self._http
+            ) as observe,
+        ):
             self._observe = observe
             try:
                 if self._waits and not self._wait_for_turn():

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.alias_generators import to_camel
 
 from k2ktui.config.addresses import BOOTSTRAP, one_line
 from k2ktui.config.scalars import JavaText, Name
+from k2ktui.secret_values import is_secret_key, without_userinfo
 from k2ktui.text import safe_text
 
 Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
 _LONGEST_NAME = 40
+_REGISTRY_URL = "schema.registry.url"
+_RENEWED = (
+    "sasl.jaas.config",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "ssl.keystore.key",
+    *(f"ssl.{kind}store.{name}" for kind in ("key", "trust") for name in ("location", "password")),
+    *(f"ssl.{kind}store.type" for kind in ("key", "trust")),
+    *(f"sasl.oauthbearer.client.credentials.client.{name}" for name in ("id", "secret")),
+    *(f"bearer.auth.client.{name}" for name in ("id", "secret")),
+    "bearer.auth.token",
+    "basic.auth.user.info",
+)
+
+
+def is_security_value(key: str) -> bool:
+    """Return whether a property may be renewed while a process runs: a login's, or a store's.
+
+    Mechanisms, protocols and how names are verified are configuration. MirrorMaker 2 has prefixes,
+    such as ``A.`` and ``source.cluster.``.
+    """
+    return key.endswith(_RENEWED)
 
 
 @dataclass(frozen=True)
@@ -84,6 +109,42 @@ class ClusterConfig(Section):
     name: Name = ""
     kafka: KafkaClients
     registry: Registry = Registry()
+    # Not a key of the file, and not compared.
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterConfig) and self.__dict__ == other.__dict__
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it was read from; None if no file says it."""
+        return self._origin
+
+    def read_from(self, origin: Origin) -> ClusterConfig:
+        """Return the same with its origin."""
+        copied = self.model_copy()
+        copied._origin = origin  # noqa: SLF001 - its own
+        return copied
+
+    def with_security_of(self, other: ClusterConfig) -> ClusterConfig:
+        """Return the same with the logins and stores of another reading, and nothing else of it."""
+        sections = ("common", "consumer", "producer", "admin")
+        kafka = {
+            name: _renewed(getattr(self.kafka, name), getattr(other.kafka, name), is_security_value)
+            for name in sections
+        }
+        ours, theirs = self.registry, other.registry
+        config = _renewed(ours.config, theirs.config, is_security_value)
+        url = theirs.config.get(_REGISTRY_URL, "")
+        if without_userinfo(url) == without_userinfo(ours.config.get(_REGISTRY_URL, "")) and url:
+            config[_REGISTRY_URL] = url
+        headers = _renewed(ours.headers, theirs.headers, is_secret_key)
+        return self.model_copy(
+            update={
+                "kafka": self.kafka.model_copy(update=kafka),
+                "registry": ours.model_copy(update={"config": config, "headers": headers}),
+            }
+        )
 
     @field_validator("name")
     @classmethod
@@ -146,6 +207,48 @@ class ClusterConfig(Section):
             "admin": self.admin,
         }
         return {**_with_address(self.common), **_with_address(own[role])}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A cluster's section as its files have it now.
+
+    Attributes:
+        cluster: the section.
+        files: the files that it was read from, and those that templates name.
+        variables: environment variables that logins and stores come from.
+        rest: a digest of everything in the files that is not renewed while a process runs.
+    """
+
+    cluster: ClusterConfig
+    files: frozenset[str]
+    variables: frozenset[str]
+    rest: str
+
+
+class Origin(ABC):
+    """Where a cluster's section was read from; equal ones read the same.
+
+    Attributes:
+        label: ``source`` or ``target``.
+    """
+
+    label: str
+
+    @abstractmethod
+    def read(self) -> Reading:
+        """Read the section again.
+
+        Raises:
+            ConfigError: the files cannot be read now, or have errors.
+        """
+
+
+def _renewed(
+    ours: Mapping[str, str], theirs: Mapping[str, str], is_renewed: Callable[[str], bool]
+) -> dict[str, str]:
+    kept = {key: text for key, text in ours.items() if not is_renewed(key)}
+    return kept | {key: text for key, text in theirs.items() if is_renewed(key)}
 
 
 def _on_one_line(properties: Mapping[str, str]) -> Mapping[str, str]:

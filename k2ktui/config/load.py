@@ -5,12 +5,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path as FilePath
 
-from k2ktui.config.clusters import ClientFinding, ClusterConfig
+from k2ktui.config.clusters import (
+    ClientFinding,
+    ClusterConfig,
+    Origin,
+    Reading,
+    is_security_value,
+)
 from k2ktui.config.drill_hooks import find_secrets
+from k2ktui.config.inputs import noting_sources
 from k2ktui.config.key_aliases import KeyAliases
 from k2ktui.config.lost_ids import lost_schema_ids
 from k2ktui.config.mirror_files import is_mirror_file, is_resource_file
@@ -30,7 +38,7 @@ from k2ktui.config.unused import (
 )
 from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
-from k2ktui.secret_values import remember_secrets
+from k2ktui.secret_values import remember_secrets, without_userinfo
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -116,6 +124,11 @@ def load(
         problems += find_secrets(tree, config.drill.hooks)
     if config is None or problems:
         raise refuse(problems)
+    if templates:
+        origins = {side: SectionOrigin(tuple(files), side, env) for side in ("source", "target")}
+        config = config.model_copy(
+            update={side: getattr(config, side).read_from(origins[side]) for side in origins}
+        )
     return Loaded(
         config=config,
         files=tuple(files),
@@ -123,6 +136,50 @@ def load(
         notes=tuple(notes),
         secret_paths=frozenset(_shown_at(path) for path, node in tree.walk() if node.secret),
     )
+
+
+@dataclass(frozen=True)
+class SectionOrigin(Origin):
+    """A cluster's section of a pipeline's files; ``env`` None is the process environment."""
+
+    files: tuple[str, ...]
+    label: str
+    env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+
+    def read(self) -> Reading:
+        """Read the section again; what else the files have is neither filled nor checked.
+
+        Raises:
+            ConfigError: the files cannot be read now, or the section has errors.
+        """
+        problems: list[Problem] = []
+        with noting_sources() as sources:
+            tree = _merge_files(list(self.files), [], problems)
+            section = tree.at((self.label,))
+            only = replace(tree, value={} if section is None else {self.label: section})
+            env = os.environ if self.env is None else self.env
+            filled = Templates(env, problems).fill(only)
+        cluster = validate_cluster(filled.at((self.label,)))
+        if cluster is None:
+            problems.append(Problem(None, self.label, "the section is missing or has errors"))
+        if problems or cluster is None:
+            raise refuse(problems)
+        remember_secrets(_values(filled))
+        rest = "\n".join(
+            f"{path}: {without_userinfo(node.value)}"
+            for path, node in tree.walk()
+            if isinstance(node.value, Text) and not _is_renewed(path)
+        )
+        return Reading(
+            cluster,
+            frozenset(sources.files),
+            frozenset(name for key, name in sources.variables if is_security_value(key)),
+            sha256(rest.encode()).hexdigest(),
+        )
+
+
+def _is_renewed(path: Path) -> bool:
+    return path[1:3] == ("registry", "headers") or any(is_security_value(str(p)) for p in path)
 
 
 def read_layers(paths: Iterable[str | FilePath]) -> Node:

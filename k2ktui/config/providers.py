@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k2ktui.config.bounded_yaml import BYTE_LIMIT
+from k2ktui.config.inputs import note_file, note_variable
 from k2ktui.config.javaprops import parse
 from k2ktui.text import safe_text
 
@@ -44,6 +45,7 @@ class _Settings:
             raise Unfilled("this provider takes a name only, and no path")
         if self.names is not None and not self.names.fullmatch(key):
             raise Unfilled(f"{_PATTERN} of this provider does not allow the name")
+        note_variable(key)
         if key not in self.env:
             raise Unfilled("the environment variable is not set")
         return self.env[key]
@@ -65,6 +67,7 @@ class _Settings:
         where = Path(os.path.normpath(path))
         if self.paths is not None and not any(map(where.is_relative_to, self.paths)):
             raise Unfilled(f"{_PATHS} of this provider does not allow the path")
+        note_file(str(where / name))
         try:
             with (where / name).open("rb") as opened:
                 content = opened.read(BYTE_LIMIT + 1)

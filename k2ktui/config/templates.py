@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from k2ktui.config.bounded_yaml import BYTE_LIMIT
+from k2ktui.config.inputs import note_file, note_variable, value_of
 from k2ktui.config.problems import Path as KeyPath
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.providers import PROVIDERS_KEY, Provider, Unfilled, read_providers
@@ -79,7 +80,8 @@ class Templates:
             return replace(node, value=entries)
         if node.value is None or "${" not in node.value:
             return node
-        return self._fill_templates(node, node.value, providers)
+        with value_of(str(path[-1]) if path else ""):
+            return self._fill_templates(node, node.value, providers)
 
     def _providers(self, tree: Node, section: KeyPath) -> Providers:
         """Return the providers of a section of client properties, with those of ``common``."""
@@ -143,6 +145,7 @@ class Templates:
         return value
 
     def _env(self, name: str) -> str:
+        note_variable(name)
         if name not in self.env:
             raise Unfilled(f"the environment variable {safe_text(name)} is not set")
         return self.env[name]
@@ -162,6 +165,7 @@ def _split(rest: str) -> tuple[list[str], str]:
 
 def _file(name: str, node: Node) -> str:
     path = Path(node.mark.file).parent / name
+    note_file(str(path))
     try:
         with path.open("rb") as opened:
             content = opened.read(BYTE_LIMIT + 1)

@@ -8,6 +8,7 @@ from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException
 
+from k2ktui.kafka.auth.alerts import refused_certificate_code, untrusted_code
 from k2ktui.text import safe_text
 
 # librdkafka's own codes, negative by its convention (rdkafka.h).
@@ -17,13 +18,13 @@ PARTITION_END = -191
 PRODUCER_FENCED = -144
 OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
-_ALL_DOWN, _TLS, LOGIN = -187, -181, -169
-UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
+_ALL_DOWN, _TLS, LOGIN, _TRANSPORT = -187, -181, -169, -195
+UNREACHABLE = frozenset({_TRANSPORT, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
 # No response in time, or from a broker that the library has dropped, as it does with all brokers
 # when a fenced one answers that there are none. That says nothing of what was asked for.
 NO_RESPONSE = frozenset({LOCAL_TIMED_OUT, -137, -197})
 # What comes of a cluster that does not answer: no connection is ready, or no response.
-SILENT = NO_RESPONSE | {-195, _ALL_DOWN}
+SILENT = NO_RESPONSE | {_TRANSPORT, _ALL_DOWN}
 NOT_AUTHORIZED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -66,9 +67,18 @@ class RecentErrors:
 
 
 def keeps_out(error: KafkaError) -> bool:
-    """Whether retrying cannot help: the login failed or the certificate is not trusted."""
-    code = error.code()
-    return code == LOGIN or (code == _TLS and "certificate" in error.str())
+    """Whether retrying cannot help: the login failed, or a certificate was refused."""
+    if error.code() == LOGIN or refuses_certificate(error):
+        return True
+    return error.code() == _TLS and untrusted_code(error.str())
+
+
+def refuses_certificate(error: KafkaError) -> bool:
+    """Whether a broker refused this client's certificate, or that it has none.
+
+    In TLS 1.3 that is known after the handshake, and reported as the end of the connection.
+    """
+    return error.code() in (_TLS, _TRANSPORT) and refused_certificate_code(error.str())
 
 
 def is_silence(error: KafkaError | None) -> bool:

@@ -25,8 +25,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
-from k2ktui.kafka.auth.oauth import check_token
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
+from k2ktui.kafka.auth.logins import LOGINS, Login, password_login
 from k2ktui.kafka.client_errors import (
     LIBRARY_LOG,
     LOCAL_TIMED_OUT,
@@ -43,6 +43,7 @@ from k2ktui.kafka.client_errors import (
     log_level,
     reason,
 )
+from k2ktui.kafka.client_login import ClientLogin
 from k2ktui.kafka.properties.translation import librdkafka
 from k2ktui.kafka.renewable_admin import RenewableAdmin
 from k2ktui.kafka.throttle import SHORT_THROTTLE_S, Pause, Throttle, pause_with_progress
@@ -52,10 +53,8 @@ from k2ktui.kafka.topic_description import read_description
 from k2ktui.kafka.unreachable import (
     Address,
     addresses,
-    login_refused,
     no_answer,
     no_connection,
-    not_trusted,
     other_cluster,
     refusal,
 )
@@ -75,7 +74,7 @@ _OFFSETS_AT_ONCE = 500  # the library takes time in proportion to the square of 
 # The short attempts detect refused logins and closed ports without waiting for the full timeout.
 _METADATA_S = (0.7, 2.0, 10.0)
 _LOOK_AFTER_S = 1.0
-# Brokers may disagree about a login: another broker has this long to accept it.
+# Brokers may disagree about a certificate: another broker has this long to accept it.
 _REFUSED_AFTER_S = 2.0
 _LISTEN_EVERY_S = 0.25
 
@@ -103,10 +102,21 @@ class Cluster:
         self.pause: Pause = pause_with_progress
         self._throttle = Throttle()
         self._admin = RenewableAdmin(self._make_admin)
+        self.login = ClientLogin(config, label)
+        self._generation = 0
+        self._admin_login: Login = None
+        self._has_answered, self._made_at = False, 0  # the admin client
 
     @property
     def admin(self) -> AdminClient:
-        """The admin client, created on first use."""
+        """The admin client, created on first use, and again when its login was renewed.
+
+        Raises:
+            LoginFailed: the login was refused less than 30 seconds ago.
+        """
+        if (generation := self.login.generation) != self._generation:
+            self._generation = generation
+            self._admin.close()
         return self._admin.get()
 
     def disconnect(self) -> None:
@@ -115,9 +125,11 @@ class Cluster:
 
     def _make_admin(self) -> AdminClient:
         settings = librdkafka(self.config, "admin")
+        self._admin_login, self._has_answered = password_login(settings), False
+        self._made_at = LOGINS.refusals
         # By default, the library asks for topics as a producer does.
         ours = {"allow.auto.create.topics": False, "throttle_cb": self._throttle.note}
-        return self._make(AdminClient, {**settings, **ours})
+        return self._make(AdminClient, {**settings, **ours}, self._look_after)
 
     @property
     def throttled_s(self) -> float:
@@ -137,7 +149,7 @@ class Cluster:
             self._admin.leave()
         return left
 
-    def consumer(self, **overrides: Any) -> Consumer:
+    def consumer(self, look_after: Callable[[], None] | None = None, **overrides: Any) -> Consumer:
         """Create a consumer that never commits and joins no group.
 
         Use it on the target only: librdkafka looks up a group coordinator even so, which makes a
@@ -145,6 +157,7 @@ class Cluster:
         except for the opposite pipeline's mappings: it is the target of that pipeline.
 
         Args:
+            look_after: see :meth:`kept_consumer`.
             overrides: librdkafka settings, with ``__`` accepted for ``.``.
         """
         settings = {
@@ -158,7 +171,7 @@ class Cluster:
             **overrides,
         }
         settings = {key.replace("__", "."): value for key, value in settings.items()}
-        made = self._make(Consumer, settings)
+        made = self._make(Consumer, settings, look_after)
         if self.expected_id:
             try:
                 self._require_cluster_of(made)
@@ -176,21 +189,32 @@ class Cluster:
         if cluster_id and cluster_id != self.expected_id:
             raise other_cluster(self.label, self.expected_id, str(cluster_id))
 
-    def kept_consumer(self, **overrides: Any) -> Consumer:
+    def kept_consumer(
+        self, look_after: Callable[[], None] | None = None, **overrides: Any
+    ) -> Consumer:
         """Create a consumer, as :meth:`consumer`, that stays connected between readings.
 
         After an outage it does not wait for librdkafka's 10 seconds, unless so configured.
+
+        Args:
+            look_after: a method that closes it if its login is refused while nobody reads.
+            overrides: as there.
         """
         given = librdkafka(self.config, "consumer")
         if not any(name in given for name in ("reconnect.backoff.ms", _RECONNECT_MAX)):
             overrides = {_RECONNECT_MAX: _RECONNECT_MS, **overrides}
-        return self.consumer(**overrides)
+        return self.consumer(look_after, **overrides)
 
-    def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
+    def _make(
+        self,
+        kind: Callable[[dict[str, Any]], T],
+        settings: dict[str, Any],
+        look_after: Callable[[], None] | None = None,
+    ) -> T:
         settings.setdefault("log_level", log_level())
-        check_token(settings)
+        settings = self.login.checked(settings, self._errors, look_after)
         try:
-            return kind({**settings, "logger": LIBRARY_LOG, "error_cb": self._errors})
+            return kind({**settings, "logger": LIBRARY_LOG})
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
@@ -268,11 +292,36 @@ class Cluster:
 
         That of any client of this cluster: a consumer reports only that nothing arrives.
         """
-        heard = self._listen()
+        try:
+            heard = self._listen()
+        except LoginFailed as error:
+            return error
         if heard is None:
             return None
-        explain = login_refused if heard.code() == LOGIN else not_trusted
-        return explain(self.label, clean_message(heard))
+        self._admin.close()  # it would log in again and again
+        return self.login.error(heard)
+
+    def _look_after(self) -> None:
+        """Close the admin client if its login is refused, while no thread asks for anything."""
+        client = self._admin.current
+        if client is not None:
+            client.poll(0)
+            if LOGINS.was_refused(self._admin_login, self._made_at):
+                self._admin.close()
+
+    def is_refused(self, since: float) -> bool:
+        """Whether any client's login was refused since then, in monotonic seconds."""
+        heard = self._errors.refusal(since)
+        return heard is not None and heard.code() == LOGIN
+
+    def require_login(self, since: float) -> None:
+        """Raise LoginFailed if any client's login was refused since then, in monotonic seconds.
+
+        A client that goes on would try the same login again.
+        """
+        heard = self._errors.refusal(since)
+        if heard is not None and heard.code() == LOGIN:
+            raise self.login.error(heard)
 
     def _listen(self, since: float = 0.0) -> KafkaError | None:
         """Return the recent login or certificate error, if any; none before monotonic ``since``."""
@@ -297,7 +346,7 @@ class Cluster:
             except TimeoutError:
                 waited = monotonic() - began
             known = self._listen()
-            if known is not None and waited > _REFUSED_AFTER_S:
+            if known is not None and (waited > _REFUSED_AFTER_S or known.code() == LOGIN):
                 raise KafkaException(known)
             if monotonic() >= look_at:
                 self._look(list_first=not self._brokers)
@@ -501,6 +550,9 @@ class Cluster:
         if self.expected_id and metadata.cluster_id and metadata.cluster_id != self.expected_id:
             self._admin.replace()  # it would stay with the brokers that it knows now
             raise other_cluster(self.label, self.expected_id, str(metadata.cluster_id))
+        if not self._has_answered:
+            self._has_answered = True
+            LOGINS.accepted(self._admin_login)
         self._brokers = frozenset(
             (broker.host, broker.port) for broker in metadata.brokers.values()
         )

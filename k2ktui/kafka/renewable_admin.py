@@ -38,6 +38,11 @@ class RenewableAdmin:
                 self._current = self._make()
             return self._current
 
+    @property
+    def current(self) -> AdminClient | None:
+        """The client, if there is one."""
+        return self._current
+
     def replace(self) -> None:
         """Use a new client from now on, but not again within 40 seconds.
 

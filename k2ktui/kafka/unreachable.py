@@ -116,11 +116,35 @@ def other_cluster(label: str, expected: str, answered: str) -> OtherCluster:
     )
 
 
-def login_refused(label: str, reason: str) -> LoginFailed:
-    """Return the error for a refused login; ``reason`` is the broker's message."""
+def login_refused(label: str, reason: str, advice: str = "") -> LoginFailed:
+    """Return the error for a refused login.
+
+    Args:
+        label: of the cluster.
+        reason: the broker's message.
+        advice: what makes a running process use another password.
+    """
+    hint = f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka."
     return LoginFailed(
-        f"the {label} cluster rejected the login: {reason}",
-        hint=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
+        f"the {label} cluster rejected the login: {reason}", hint=f"{hint} {advice}".strip()
+    )
+
+
+def certificate_refused(label: str, reason: str, advice: str = "") -> LoginFailed:
+    """Return the error for brokers that refuse this client's certificate, or that it has none.
+
+    Args:
+        label: of the cluster.
+        reason: the name of the broker's alert.
+        advice: what makes a running process use another certificate.
+    """
+    hint = (
+        f"Check ssl.keystore.* of {label}.kafka: whether it is set, its certificate has expired, "
+        "and the brokers trust who issued it."
+    )
+    return LoginFailed(
+        f"the {label} cluster refused this client's certificate: {reason}",
+        hint=f"{hint} {advice}".strip(),
     )
 
 

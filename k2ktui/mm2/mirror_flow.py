@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
 from pydantic import ValidationError
 
+from k2ktui.config.clusters import Origin, Reading, is_security_value
+from k2ktui.config.inputs import noting_sources
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.errors import ConfigError
@@ -15,7 +19,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.audit import CheckpointAuditor
 from k2ktui.mm2.flows.liveness import observe_copier
 from k2ktui.mm2.flows.mirror_mappings import MirrorMappings
-from k2ktui.mm2.flows.model import FlowProperties
+from k2ktui.mm2.flows.model import SIDES, FlowProperties, Side
 from k2ktui.mm2.flows.settings import load_settings, security_notes
 from k2ktui.mm2.importing.pipeline_file import not_expressible, pipeline_document
 from k2ktui.mm2.offsets.positions import reset_notes
@@ -77,6 +81,47 @@ class MirrorFlow(Flow):
         return CheckpointAuditor(self.properties, self.config)
 
 
+@dataclass(frozen=True, slots=True)
+class FlowOrigin(Origin):
+    """A cluster of a flow in a file of MirrorMaker 2: ``FILE[#A->B]``.
+
+    ``converted`` is whether its properties are those of the pipeline that it is converted to.
+    """
+
+    file: str
+    label: Side
+    converted: bool = False
+
+    def read(self) -> Reading:
+        """Read the file again.
+
+        Raises:
+            ConfigError: the file cannot be read now, or has errors.
+        """
+        path, _, name = self.file.partition("#")
+        with noting_sources() as sources:
+            flow = load_settings(Path(path)).flow(name)
+        cluster = flow.cluster(self.label)
+        if self.converted:
+            cluster = getattr(MirrorFlow.of(flow).config, self.label)
+        rest = f"{flow!r} {sorted(_plain(flow))}"
+        return Reading(
+            cluster,
+            frozenset(sources.files),
+            frozenset(name for key, name in sources.variables if is_security_value(key)),
+            sha256(rest.encode()).hexdigest(),
+        )
+
+
+def _plain(flow: FlowProperties) -> Iterator[str]:
+    """Yield the properties that are not read again while a process runs."""
+    clients = (properties for roles in flow.clients.values() for properties in roles.values())
+    for properties in (flow.settings, flow.worker, *clients):
+        for key, text in properties.items():
+            if not is_security_value(key):
+                yield f"{key}={text}"
+
+
 def _not_expressible(properties: FlowProperties, failure: ValidationError) -> ConfigError:
     # The values may be secrets, and are left out.
     errors = failure.errors(include_url=False, include_input=False, include_context=False)
@@ -96,4 +141,13 @@ def load_mirror(file: str) -> tuple[MirrorFlow, tuple[str, ...]]:
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))
     flow = settings.flow(name)
-    return MirrorFlow.of(flow), (*settings.notes, *reset_notes(flow), *security_notes(flow))
+    origins: dict[Side, Origin] = {side: FlowOrigin(file, side) for side in SIDES}
+    mirror = MirrorFlow.of(replace(flow, origins=origins))
+    config = mirror.config.model_copy(
+        update={
+            side: getattr(mirror.config, side).read_from(FlowOrigin(file, side, converted=True))
+            for side in SIDES
+        }
+    )
+    notes = (*settings.notes, *reset_notes(flow), *security_notes(flow))
+    return replace(mirror, config=config), notes

@@ -115,11 +115,14 @@ class RegistrySettings:
 
 
 def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettings:
-    """Return the settings of a cluster's registry.
+    """Return the settings of a cluster's registry, with its newest login and certificates.
 
     Raises:
         ConfigError: lists every property that is missing or cannot be used.
     """
+    from k2ktui.kafka.properties.renewal import credentials_of  # not for executors
+
+    cluster = credentials_of(cluster).cluster
     problems = find_registry_problems(cluster)
     if problems:
         lines = [

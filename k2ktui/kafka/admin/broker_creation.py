@@ -9,7 +9,6 @@ from confluent_kafka import Producer
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.admin.topics import await_topics
-from k2ktui.kafka.auth.oauth import check_token
 from k2ktui.kafka.client_errors import LIBRARY_LOG, log_level
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster
 from k2ktui.kafka.properties.translation import librdkafka
@@ -44,8 +43,8 @@ def let_brokers_create(
     if not names or creates_topics(cluster) is False:
         return frozenset()
     settings = {**librdkafka(cluster.config, "producer"), "allow.auto.create.topics": True}
-    check_token(settings)
-    producer = Producer({**settings, "log_level": log_level(), "logger": LIBRARY_LOG})
+    settings |= {"log_level": log_level(), "logger": LIBRARY_LOG}
+    producer = Producer(cluster.login.checked(settings, lambda error: None))
     try:
         for name in names:
             cluster.ask(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.auth.logins import LOGINS, login_of
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:  # loads the HTTP library, which most commands do not need
@@ -34,6 +35,7 @@ _REFRESH_AT = 0.8  # fraction of a token's lifetime, as in the Java client
 _LIFE_S = 300.0  # lifetime assumed when the response has no expires_in
 _LONGEST_LIFE_S = 24 * 3600.0  # upper bound, whatever expires_in says
 _LARGEST_BYTES = 1 << 20
+_LOGIN_REFUSED = (400, 401, 403)  # RFC 6749, 5.2, and what proxies say
 _LONGEST_REASON = 200
 # RFC 6750, b64token. Other characters could inject fields into the SASL message.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -126,22 +128,29 @@ class TokenProvider(CachingTokenProvider):
 
     def _fetch(self) -> tuple[str, float]:
         client = self.client
+        # A secret that was refused is tried again once in 30 seconds, as accounts are locked.
+        login = login_of(client.endpoint, client.client_id, client.secret)
+        if reason := LOGINS.reason(login):
+            raise self._token_error(reason)
         form = {"grant_type": "client_credentials", "scope": client.scope}
         body = urllib.parse.urlencode({name: text for name, text in form.items() if text})
-        login = base64.b64encode(f"{client.client_id}:{client.secret}".encode()).decode()
+        basic = base64.b64encode(f"{client.client_id}:{client.secret}".encode()).decode()
         headers = {
-            "Authorization": f"Basic {login}",
+            "Authorization": f"Basic {basic}",
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
         }
         answer = self._post(body.encode(), headers)
         if not 200 <= answer.status < 300:
             log.info("token endpoint %s: status %d", _shown(client.endpoint), answer.status)
+            if answer.status in _LOGIN_REFUSED:
+                LOGINS.note(login, _refusal(answer))
             raise self._token_error(_refusal(answer))
         try:
             token = _token_of(answer.body)
         except (ValueError, RecursionError) as error:
             raise self._token_error("its response has no access_token") from error
+        LOGINS.accepted(login)
         log.debug("token of %s is valid for %.0f s", _shown(client.endpoint), token[1])
         return token
 

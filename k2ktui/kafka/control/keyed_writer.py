@@ -5,24 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from threading import Lock
 from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
-from k2ktui.kafka.auth.oauth import check_token
+from k2ktui.kafka.auth.logins import LOGINS, Login, password_login
 from k2ktui.kafka.client_errors import (
     LIBRARY_LOG,
-    LOGIN,
     MESSAGE_TIMED_OUT,
-    clean_message,
     keeps_out,
     log_level,
 )
+from k2ktui.kafka.client_login import flush
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import librdkafka
-from k2ktui.kafka.unreachable import login_refused, not_trusted
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -73,6 +72,10 @@ class KeyedWriter:
         self._timeout = timeout
         self._partition_of = partition_of
         self._producer: Producer | None = None
+        self._generation = 0
+        self._login: Login = None
+        self._has_written, self._made_at = False, 0
+        self._in_use = Lock()
         self._trouble = ""
         self._refused: KafkaError | None = None  # a login or a certificate
 
@@ -106,8 +109,9 @@ class KeyedWriter:
 
         until = monotonic() + self._timeout
         try:
-            producer = self._connect()
-            left = self._send(producer, list(entries), delivered, until)
+            with self._in_use:
+                producer = self._connect()
+                left = self._send(producer, list(entries), delivered, until)
         except KafkaException as error:
             self.close()
             raise self._failure(error.args[0]) from error
@@ -118,8 +122,22 @@ class KeyedWriter:
             self.close()
             raise self._failure(refused[0] if refused else None)
         self._trouble, self._refused = "", None
+        if not self._has_written:
+            self._has_written = True
+            LOGINS.accepted(self._login)
         spans = {p: range(min(written), max(written) + 1) for p, written in offsets.items()}
         return spans if all(len(spans[p]) == len(written) for p, written in offsets.items()) else {}
+
+    def _look_after(self) -> None:
+        """Close the producer if its login is refused, while nothing is written."""
+        if self._in_use.acquire(blocking=False):
+            try:
+                if self._producer is not None:
+                    self._producer.poll(0)
+                    if LOGINS.was_refused(self._login, self._made_at):
+                        self.close()
+            finally:
+                self._in_use.release()
 
     def close(self) -> None:
         """Disconnect and drop all unacknowledged records."""
@@ -142,15 +160,22 @@ class KeyedWriter:
                         return len(producer)
                     producer.poll(_FULL_POLL_S)
             producer.poll(0)
-        return int(producer.flush(max(0.0, until - monotonic())))
+        return flush(producer, until, lambda: self._refused)
 
     def _connect(self) -> Producer:
+        if self._producer is not None and self._generation != self._cluster.login.generation:
+            self.close()
         if self._producer is None:
             settings = librdkafka(self._cluster.config, "producer")
             for name in _OURS:
                 settings.pop(name, None)
-            check_token(settings)
-            self._producer = Producer({**settings, **self._settings()})
+            settings = {**settings, **self._settings()}
+            self._generation = self._cluster.login.generation
+            self._login, self._has_written = password_login(settings), False
+            self._made_at = LOGINS.refusals
+            self._producer = Producer(
+                self._cluster.login.checked(settings, self._note_trouble, self._look_after)
+            )
         return self._producer
 
     def _settings(self) -> dict[str, Any]:
@@ -167,7 +192,6 @@ class KeyedWriter:
             "partitioner": "murmur2_random",
             "log_level": log_level(),
             "logger": LIBRARY_LOG,
-            "error_cb": self._note_trouble,
         }
 
     def _note_trouble(self, error: KafkaError) -> None:
@@ -191,8 +215,7 @@ class KeyedWriter:
         if error is None or error.code() == MESSAGE_TIMED_OUT:
             kept_out, self._refused = self._refused, None
             if kept_out is not None:
-                explain = login_refused if kept_out.code() == LOGIN else not_trusted
-                return explain(self._cluster.label, clean_message(kept_out))
+                return self._cluster.login.error(kept_out)
             why = f" ({self._trouble})" if self._trouble else ""
             kind = ConnectionFailed if self._trouble else TimedOut
             return kind(

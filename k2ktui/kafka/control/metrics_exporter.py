@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.auth.oauth import check_token
 from k2ktui.kafka.client_errors import LIBRARY_LOG, log_level, reason
+from k2ktui.kafka.client_login import ClientLogin, flush
 from k2ktui.kafka.properties.translation import librdkafka
 from k2ktui.text import safe_text
 
@@ -88,10 +88,12 @@ class KafkaMetrics:
     """
 
     def __init__(self, cluster: ClusterConfig, topic: str, pipeline: str) -> None:
-        self._settings = _settings(cluster)
+        self._cluster, self._login = cluster, ClientLogin(cluster, "target")
+        _settings(cluster)
         self._topic = topic
         self._key = pipeline.encode()
         self._producer: Producer | None = None
+        self._error: KafkaError | None = None
         self._trouble = ""
 
     def write(self, data: MetricsData, timeout_s: float) -> None:
@@ -112,7 +114,7 @@ class KafkaMetrics:
             producer = self._connect()
             for at, value in values(data):
                 producer.produce(self._topic, value, self._key, timestamp=at, on_delivery=delivered)
-            left = producer.flush(max(0.0, until - monotonic()))
+            left = flush(producer, until, lambda: self._error)
         except BufferError as error:
             self.close()  # otherwise the buffer would stay full, and every later write would fail
             full = "the producer's buffer is full (buffer.memory)"
@@ -129,7 +131,7 @@ class KafkaMetrics:
             )
         if refused:
             raise ExportFailed(self._failure(refused[0]))
-        self._trouble = ""
+        self._error, self._trouble = None, ""
 
     def close(self) -> None:
         """Close the connection and drop unwritten records."""
@@ -139,14 +141,12 @@ class KafkaMetrics:
 
     def _connect(self) -> Producer:
         if self._producer is None:
-            check_token(self._settings)
-            self._producer = Producer(
-                {**self._settings, "error_cb": self._note_trouble, "logger": LIBRARY_LOG}
-            )
+            settings = {**_settings(self._cluster), "logger": LIBRARY_LOG}
+            self._producer = Producer(self._login.checked(settings, self._note_trouble))
         return self._producer
 
     def _note_trouble(self, error: KafkaError) -> None:
-        self._trouble = safe_text(error.str())
+        self._error, self._trouble = error, safe_text(error.str())
 
     def _failure(self, why: str) -> str:
         return f"topic {safe_text(self._topic)} on the target: {why}"

@@ -169,7 +169,7 @@ def read_records(
     remaining = {p: end for p, end in ends.items() if end > starts.get(p, 0)}
     if not remaining:
         return
-    own = consumer is None
+    own, began = consumer is None, monotonic()
     if consumer is None:
         # The log start offset may have moved since it was read.
         reset = "error" if since else "earliest"
@@ -184,6 +184,7 @@ def read_records(
                     f"{timeout:g} s",
                     hint="Check the cluster's health, or raise coordination.commit.syncTimeout.",
                 )
+            cluster.require_login(began)
             for message in consume_batch(consumer, _BATCH, _FIRST_S):
                 error = message.error()
                 partition, offset = message.partition() or 0, message.offset() or 0

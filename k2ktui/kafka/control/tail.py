@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka import Consumer
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -19,6 +18,7 @@ from k2ktui.kafka.control.reader import (
     require_offsets,
     stable_ends,
 )
+from k2ktui.kafka.kept_consumer import KeptConsumer
 
 
 class ControlTail:
@@ -36,7 +36,7 @@ class ControlTail:
 
     def __init__(self, cluster: Cluster, *, check_starts: bool = False) -> None:
         self._cluster, self._check_starts = cluster, check_starts
-        self._consumer: Consumer | None = None
+        self._kept = KeptConsumer(cluster, CONSUMER)
         self._of: tuple[str, str, int] | None = None
         self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
@@ -78,12 +78,13 @@ class ControlTail:
         assert self._of is not None, "begin() comes first"
         name = self._of[0]
         try:
-            consumer = self._keep_consumer() if self._was_read and self._has_news else None
-            for record in read_records(
-                self._cluster, name, self._ends, timeout, since=self._next, consumer=consumer
-            ):
-                yield record
-                self._next[record.partition] = record.offset + 1
+            with self._kept.reading():
+                consumer = self._kept.consumer if self._was_read and self._has_news else None
+                for record in read_records(
+                    self._cluster, name, self._ends, timeout, since=self._next, consumer=consumer
+                ):
+                    yield record
+                    self._next[record.partition] = record.offset + 1
         except BaseException:
             self.close()
             raise
@@ -107,18 +108,11 @@ class ControlTail:
 
     def close(self) -> None:
         """Disconnect; the next reading continues where the last one ended."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._kept.close()
 
     @property
     def _has_news(self) -> bool:
         return any(end > self._next.get(p, 0) for p, end in self._ends.items())
-
-    def _keep_consumer(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = self._cluster.kept_consumer(**CONSUMER)
-        return self._consumer
 
     def _read_starts(self, topic: TopicDescription) -> dict[int, int]:
         where = [(topic.name, p) for p in range(topic.partitions)]

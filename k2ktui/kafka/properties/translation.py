@@ -19,13 +19,14 @@ from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
 from k2ktui.config.load import Loaded, load
 from k2ktui.config.providers import PROVIDERS_KEY
 from k2ktui.errors import ConfigError
-from k2ktui.kafka.auth.security import for_librdkafka, for_wire, resolve
+from k2ktui.kafka.auth.logins import RENEWAL, Renewal
+from k2ktui.kafka.auth.security import Security, for_librdkafka, for_wire, resolve
+from k2ktui.kafka.properties.renewal import ROLES, credentials_of
 from k2ktui.kafka.properties.table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, PropertyRule
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
 
-ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _PROTOCOL, _PLAINTEXT = "security.protocol", "PLAINTEXT"
 _CLIENT_ID = "k2ktui"
 _RECEIVE_BUFFER_BYTES, _LARGEST_BUFFER_BYTES = 4 << 20, 100_000_000
@@ -33,7 +34,7 @@ _NUMBER = re.compile(r"-?[0-9]+")
 
 
 def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
-    """Return the settings of a confluent-kafka client of this role.
+    """Return the settings of a confluent-kafka client of this role, with its newest login.
 
     The values include secrets and key material, so the client needs no files.
 
@@ -66,6 +67,8 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
             value = _value(rule, text)
             settings[rule.wire] = int(value) if rule.bounds else value
     settings["socket_options"] = _socket_options(properties)
+    credentials = credentials_of(cluster)
+    settings[RENEWAL] = Renewal(credentials, role, credentials.advice)
     return {**settings, **for_wire(security)}
 
 
@@ -153,16 +156,28 @@ def _error(what: str, lines: list[str]) -> ConfigError:
     )
 
 
-def _usable(cluster: ClusterConfig, role: Role) -> tuple[dict[str, str], Any]:
-    refused = [str(finding) for finding in _findings(cluster, role) if finding.refused]
+def _usable(cluster: ClusterConfig, role: Role) -> tuple[dict[str, str], Security]:
+    # Files may be half written now: only what was never usable is an error.
+    security = credentials_of(cluster).security(role)
+    checked = _findings(cluster, role) if security is None else _plain_findings(cluster, role)
+    refused = [str(finding) for finding in checked if finding.refused]
     if refused:
         raise _error(f"the {role}'s client properties cannot be used", refused)
     properties = cluster.properties(role)
     remember_secrets(properties.items())
-    return properties, resolve(properties, [])
+    return properties, security or resolve(properties, [])
 
 
 def _findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
+    yield from _plain_findings(cluster, role)
+    problems: list[UnusableProperty] = []
+    resolve(cluster.properties(role), problems)
+    for problem in problems:
+        yield ClientFinding(_section(cluster, role, problem.key), problem.key, str(problem), True)
+
+
+def _plain_findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
+    """Yield the findings that do not depend on the content of files."""
     properties = cluster.properties(role)
     for key, text in properties.items():
         section = _section(cluster, role, key)
@@ -175,10 +190,6 @@ def _findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
         yield ClientFinding("common", BOOTSTRAP, f"missing; the {role} needs it", True)
     elif wrong := address_problem(servers, properties.get(_PROTOCOL, _PLAINTEXT)):
         yield ClientFinding(_section(cluster, role, BOOTSTRAP), BOOTSTRAP, wrong, True)
-    problems: list[UnusableProperty] = []
-    resolve(properties, problems)
-    for problem in problems:
-        yield ClientFinding(_section(cluster, role, problem.key), problem.key, str(problem), True)
 
 
 def _section(cluster: ClusterConfig, role: Role, key: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -234,6 +234,22 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     def is_throttled(self) -> bool:
         """Whether a broker has asked this client to send nothing for some time (quota)."""
         return any("throttle" in connection.paused for connection in self._conns.values())
+
+    def has_connection(self, node_id: Any) -> bool:
+        """Whether there is a connection to a node, or one is being made."""
+        return node_id in self._conns
+
+    def use_login(self, options: Mapping[str, Any]) -> None:
+        """Use other options of login and TLS: for new connections, and where one logs in again.
+
+        Brokers ask connections to log in again when their session ends (KIP-368).
+        """
+        self.config.update(options)
+        for connection in self._conns.values():
+            connection.config.update(options)
+        self._auth_failures.clear()
+        for broker in [*self.cluster.brokers(), *self.cluster.bootstrap_brokers()]:
+            self.reset_backoff(broker.node_id)
 
     def forget_login(self, node_id: Any) -> None:
         """Let a node's login be tried again; the library repeats a refusal for ever."""

@@ -25,6 +25,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.unreachable import (
     OtherCluster,
+    certificate_refused,
     login_refused,
     no_answer,
     no_connection,
@@ -38,6 +39,7 @@ from k2ktui.kafka.wire.connections import (
     ConnectionManager,
     OtherClusterId,
     Unrecoverable,
+    is_certificate_refused,
     is_closed,
     is_login,
     is_silence,
@@ -253,8 +255,12 @@ class Wire:
         )
 
     def _login_error(self, failure: Exception | None) -> LoginFailed | None:
+        renewal = self._manager.renewal
+        advice = renewal.advice if renewal else ""
         if is_login(failure):
-            return login_refused(self.label, why(failure))
+            return login_refused(self.label, why(failure), advice)
+        if is_certificate_refused(failure):
+            return certificate_refused(self.label, why(failure), advice)
         return not_trusted(self.label, why(failure)) if is_untrusted(failure) else None
 
     def outage(self) -> ConnectionFailed | None:

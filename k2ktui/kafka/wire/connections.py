@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import ssl
 from collections.abc import Iterable
 from time import monotonic
 from typing import Any
@@ -26,11 +27,12 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from k2ktui.kafka.auth.alerts import refused_certificate
+from k2ktui.kafka.auth.logins import LOGINS, RENEWAL, Renewal, password_login
 from k2ktui.kafka.wire._kafka_python import IdentifiedConnection, Manager
 from k2ktui.kafka.wire.zero_copy import ZeroCopyConnection
 from k2ktui.text import safe_text
 
-_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _CLOSED = re.compile(r"ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|DNS Resolution failure")
 _ERRNO = re.compile(r"(\d+) E[A-Z]+")
 # Matches "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)".
@@ -71,12 +73,16 @@ class ConnectionManager(Manager):
             caller's timeout, for callers that must survive a cluster restart.
         expected: the id of the cluster; "" for any, None to ask brokers for none.
         ids: the ids that brokers have answered.
+        renewal: gives the newest login and certificates; None to keep those of the options.
     """
 
     connection_class = Connection
 
     def __init__(self, net: Any, **options: Any) -> None:
         super().__init__(net, **options)
+        self.renewal: Renewal | None = options.get(RENEWAL)
+        self._generation = self.renewal.generation if self.renewal else 0
+        self._login = password_login(self.config)
         self.failure: Exception | None = None
         self.closed_until: float | None = None
         self.expected: str | None = None
@@ -93,19 +99,46 @@ class ConnectionManager(Manager):
         Raises:
             Unrecoverable: every bootstrap server refused the login or has an untrusted
                 certificate, or all ports are still closed after ``closed_until``.
+            SaslAuthenticationFailedError: this login was refused less than 30 seconds ago.
         """
+        is_new = not self.has_connection(node_id)
+        if is_new:
+            self._renew()
         if not self.bootstrapped:
             self._give_up()
         if self.connection_delay(node_id) <= 0:
             self.forget_login(node_id)
+            if is_new:
+                self._refuse_again(node_id)
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
-            connection.init_future.add_callback(lambda _: self._down.pop(node_id, None))
+            connection.init_future.add_callback(lambda _: self._note_accepted(node_id))
             connection.init_future.add_errback(lambda error: self._note_down(node_id, error))
             connection.identify = None if self.expected is None else self.identify
             connection.init_future.add_errback(lambda error: self._record_failure(node_id, error))
             connection.close_future.add_errback(lambda error: self._record_failure(node_id, error))
         return connection
+
+    def _renew(self) -> None:
+        """Use the newest login and certificates from now on."""
+        if self.renewal is None or (generation := self.renewal.generation) == self._generation:
+            return
+        self._generation = generation
+        self.use_login(self.renewal.options())
+        self._login = password_login(self.config)
+        self._refused.clear()
+
+    def _refuse_again(self, node_id: Any) -> None:
+        """Raise the refusal of this login, which another connection may have met just now."""
+        if reason := LOGINS.reason(self._login):
+            error = SaslAuthenticationFailedError(reason)
+            self._note_down(node_id, error)
+            self._record_failure(node_id, error)
+            raise error
+
+    def _note_accepted(self, node_id: Any) -> None:
+        self._down.pop(node_id, None)
+        LOGINS.accepted(self._login)
 
     def identify(self, cluster_id: str) -> None:
         """Note the cluster id in a broker's answer; "" says nothing.
@@ -170,6 +203,8 @@ class ConnectionManager(Manager):
 
     def _note_down(self, node_id: Any, error: Exception) -> None:
         self._down[node_id] = error
+        if isinstance(error, SaslAuthenticationFailedError) and not LOGINS.is_refused(self._login):
+            LOGINS.note(self._login, why(error))
 
     def _note_addresses(self, cluster: Any) -> None:
         """Forget what is known about nodes that have another address now."""
@@ -195,12 +230,15 @@ class ConnectionManager(Manager):
 
     def _record_failure(self, node_id: Any, error: Exception) -> None:
         self.failure = error
+        if self.renewal is not None and (is_login(error) or is_certificate_refused(error)):
+            self.renewal.refused()
         for nodes, kind in ((self._refused, _keeps_out), (self._closed_ports, is_closed)):
             (nodes.add if kind(error) else nodes.discard)(node_id)
 
 
 def _keeps_out(error: BaseException | None) -> bool:
-    return is_login(error) or is_untrusted(error) or isinstance(error, OtherClusterId)
+    is_refused = is_login(error) or is_untrusted(error) or is_certificate_refused(error)
+    return is_refused or isinstance(error, OtherClusterId)
 
 
 def is_closed(error: BaseException | None) -> bool:
@@ -221,7 +259,21 @@ def is_login(error: BaseException | None) -> bool:
 
 def is_untrusted(error: BaseException | None) -> bool:
     """Whether the broker's certificate failed verification."""
-    return isinstance(error, KafkaConnectionError) and _UNTRUSTED in str(error)
+    return isinstance(_tls_error(error), ssl.SSLCertVerificationError)
+
+
+def is_certificate_refused(error: BaseException | None) -> bool:
+    """Whether the broker refused this client's certificate, or that it has none."""
+    failure = _tls_error(error)
+    return failure is not None and refused_certificate(failure.reason or "")
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Return the TLS error of a failed connection, of its handshake or of what came after it."""
+    if not isinstance(error, KafkaConnectionError):
+        return None
+    causes = (*error.args, error.__cause__)
+    return next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
 
 
 def why(error: BaseException | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.config.clusters import ClusterConfig, KafkaClients, Origin
 from k2ktui.mm2.flows.policy import HEARTBEATS, NameFilter, ReplicationPolicy
 from k2ktui.mm2.flows.resources import ConnectorReference
 
@@ -52,6 +52,7 @@ class FlowProperties:
         groups: filter for consumer groups whose offsets are translated.
         file: the file that configures it.
         connector: its MirrorSourceConnector on Kafka Connect; None in a dedicated MirrorMaker 2.
+        origins: how its clusters' properties are read again; none if no file has them.
     """
 
     source: str
@@ -65,6 +66,7 @@ class FlowProperties:
     file: str = ""
     connector: ConnectorReference | None = None
     checkpoint_policy: ReplicationPolicy | None = None
+    origins: Mapping[Side, Origin] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
@@ -172,7 +174,9 @@ class FlowProperties:
         }
         if side == "source":
             kept["producer"] = {}
-        return ClusterConfig(kafka=KafkaClients.model_validate(kept))
+        cluster = ClusterConfig(kafka=KafkaClients.model_validate(kept))
+        origin = self.origins.get(side)
+        return cluster.read_from(origin) if origin else cluster
 
     def _returns(self, topic: str) -> bool:
         """Return whether a topic came from the target, directly or through other clusters."""

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
+from k2ktui.config.inputs import note_variable, value_of
 from k2ktui.config.javaprops import Property
 from k2ktui.config.problems import Problem
 from k2ktui.config.providers import PROVIDERS_KEY, Provider, Report, Unfilled, fill, read_providers
@@ -58,7 +59,8 @@ def fill_variables(
                 if name not in providers:
                     wanted = f"expected a provider out of {', '.join(providers)}"
                     report(key, f"{wanted}, found {safe_text(name)}")
-            text = fill(text, providers, lambda message, key=key: report(key, message))  # type: ignore[misc]
+            with value_of(key):
+                text = fill(text, providers, lambda message, key=key: report(key, message))  # type: ignore[misc]
         filled[key] = replace(property_, value=text)
     return filled
 
@@ -78,6 +80,7 @@ def _usual_providers(env: Mapping[str, str], report: Report) -> dict[str, Provid
 def _from_secret(env: Mapping[str, str], path: str, key: str) -> str:
     """Return an entry of a Kubernetes secret, which an environment variable holds here."""
     variable = re.sub(r"[^A-Z0-9]", "_", f"{path}_{key}".upper())
+    note_variable(variable)
     if variable in env:
         return env[variable]
     namespace, _, name = path.rpartition("/")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from k2ktui import diagnostics
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
+from k2ktui.kafka.auth.logins import RENEWAL
 from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
@@ -55,8 +56,10 @@ class _Connections:
         self.loop.close()
 
 
-# A worker process runs one task at a time, so the next lap can reuse the connections.
-_kept: dict[str, _Connections] = {}
+# A worker process runs one task at a time, so the next lap can reuse the connections. With them,
+# the name of their options with logins and certificates: these may have been renewed.
+_kept: dict[str, tuple[str, _Connections]] = {}
+_RENEWED = ("sasl_", "ssl_", RENEWAL)
 _unpacker = TaskUnpacker()
 _known_schemas: dict[str, KnownSchemas] = {}
 _known_origins: dict[tuple[str, OppositePipeline], BatchOrigins] = {}
@@ -102,9 +105,7 @@ def run_lap(
         lap = make(connections.source, connections.target)
         result: SlotResult = connections.loop.run(lap)
     except LoginFailed as error:
-        positions = {assignment.source: assignment.position for assignment in task.assignments}
-        faults = tuple(partition_faults.slot_faults(positions, error, positions))
-        result = SlotResult(task.slot, LapOutcome.FAILED, {}, faults, error=error.message)
+        result = refused_result(task, error)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         log.info("slot %d: %s", task.slot, error)
         result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=str(error))
@@ -114,6 +115,13 @@ def run_lap(
     if result.outcome is not LapOutcome.DONE:
         _disconnect(source, target)
     return result
+
+
+def refused_result(task: SlotTask, error: LoginFailed) -> SlotResult:
+    """Return the result of a lap that could not connect: a login or a certificate was refused."""
+    positions = {assignment.source: assignment.position for assignment in task.assignments}
+    faults = tuple(partition_faults.slot_faults(positions, error, positions))
+    return SlotResult(task.slot, LapOutcome.FAILED, {}, faults, error=error.message)
 
 
 def _headline(error: Exception) -> str:
@@ -153,7 +161,7 @@ def _disconnect(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
     """Close sockets that may still carry requests or responses in flight after a failure."""
     kept = _kept.pop(_name(source, target), None)
     if kept is not None:
-        kept.close()
+        kept[1].close()
 
 
 def known_origins(
@@ -179,13 +187,24 @@ def known_schemas(task: SlotTask) -> KnownSchemas | None:
 
 
 def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    key = pickle.dumps((sorted(source.items(), key=str), sorted(target.items(), key=str)))
+    """Return the name of options, which stays when logins or certificates are renewed."""
+    sides = source, target
+    return _digest(*({k: side[k] for k in side if not k.startswith(_RENEWED)} for side in sides))
+
+
+def _digest(*sides: Mapping[str, Any]) -> str:
+    key = pickle.dumps([sorted(side.items(), key=lambda item: item[0]) for side in sides])
     return sha256(key).hexdigest()
 
 
 def _connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> _Connections:
-    name = _name(source, target)
-    if name not in _kept:
+    name, with_logins = _name(source, target), _digest(source, target)
+    known = _kept.get(name)
+    if known is not None and known[0] != with_logins:
+        log.info("a login or a certificate was renewed: connecting again")
+        _disconnect(source, target)
+        known = None
+    if known is None:
         # This process has read no configuration: its log would not know what is secret.
         diagnostics.set_up()
         for options in (source, target):
@@ -193,5 +212,5 @@ def _connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> _Conne
         connections = _Connections(source, target)
         connections.loop.run(connections.open)
         log.info("connected to both clusters")
-        _kept[name] = connections
-    return _kept[name]
+        known = _kept[name] = with_logins, connections
+    return known[1]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from math import inf
 from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.registry.mapper import read_mapper_settings
+from k2ktui.errors import ConfigError
+from k2ktui.kafka.properties.renewal import credentials_of
+from k2ktui.registry.mapper import SchemaMapperSettings, read_mapper_settings
 from k2ktui.replication.copying.slot_settings import CommitPolicy, fetch_settings, produce_settings
 from k2ktui.replication.copying.slot_task import (
     Assignment,
@@ -77,6 +80,7 @@ class LapPlanner:
         self._ownership = ownership
         self._mapping_partitions = mapping_partitions
         self._registries = read_mapper_settings(config) if config.features.schema_mapping else None
+        self._generations = self._read_generations()
 
     @property
     def longest_s(self) -> float:
@@ -100,6 +104,7 @@ class LapPlanner:
         """
         config = self._config
         slot.copied = tuple(assignment.source for assignment in assignments)
+        registries = self._read_registries()
         longest_s = min(longest_s, _SHARED_LAP_S) if is_shared else longest_s
         lap_s = min(config.spark.lap_s, longest_s)
         return SlotTask(
@@ -120,12 +125,28 @@ class LapPlanner:
             origin=origin_header(config, self._ownership.pair),
             clusters=self._ownership.pair,
             recoveries=slot.recoveries,
-            registries=self._registries if any(a.route.schemas for a in assignments) else None,
+            registries=registries if any(a.route.schemas for a in assignments) else None,
         )
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:
         """Return the target partitions that a transaction with records of ``source`` may have."""
         return self._state_topics(slot).targets(source).union(route.every_target)
+
+    def _read_generations(self) -> tuple[int, ...]:
+        if self._registries is None:
+            return ()
+        return tuple(
+            credentials_of(side).generation for side in (self._config.source, self._config.target)
+        )
+
+    def _read_registries(self) -> SchemaMapperSettings | None:
+        """Return how tasks reach the registries, with their newest logins and certificates."""
+        if (generations := self._read_generations()) != self._generations:
+            # A file that is half written is read again before the next lap.
+            with suppress(ConfigError):
+                self._registries = read_mapper_settings(self._config)
+                self._generations = generations
+        return self._registries
 
     def _state_topics(self, slot: SlotState) -> StateTopics:
         topic = self._ownership.topic

@@ -25,7 +25,7 @@ from k2ktui.errors import ConnectionFailed, ExitCode, K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.packed_tasks import TaskPacker
 from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
-from k2ktui.replication.copying.worker import open_connections, run_packed
+from k2ktui.replication.copying.worker import open_connections, refused_result, run_packed
 from k2ktui.replication.spark.archive import make_missing_archive
 from k2ktui.replication.spark.executors import (
     await_executors,
@@ -37,6 +37,7 @@ from k2ktui.replication.spark.executors import (
     worker_reason,
 )
 from k2ktui.replication.spark.java import SparkJava
+from k2ktui.replication.spark.lap_logins import LapLogins
 from k2ktui.replication.spark.settings import is_local, require_safe
 from k2ktui.replication.transforms.job import TransformJobs
 from k2ktui.runtime.host import has_user_name
@@ -121,7 +122,7 @@ class SparkRuntime:
     ) -> None:
         self._settings = settings
         self._name = name
-        self._options = (dict(source), dict(target))
+        self._logins = LapLogins(source, target)
         self._jobs: ThreadPoolExecutor | None = None
         self._groups: dict[Future[list[SlotResult]], str] = {}
         self._numbers, self._packer = count(1), TaskPacker()
@@ -172,7 +173,7 @@ class SparkRuntime:
         self._context = SparkContext(gateway=gateway)
         log.info("Spark %s started: %s", self._context.version, self._settings.master)
         _pyspark.silence_lost_java(self._context)
-        self._transforms = TransformJobs(self._context, *self._options, self._schemas)
+        self._transforms = TransformJobs(self._context, self._logins.options, self._schemas)
         java.forget_properties()
 
     def _did_not_start(self, java: SparkJava, error: Exception) -> K2kError:
@@ -238,7 +239,7 @@ class SparkRuntime:
 
         On this machine, the future fails with NoWorkers if none starts. Then laps fail with it.
         """
-        source, target = self._options
+        source, target = self._logins.options()
         # Occupy a worker, so that the next task gets another one. On this machine, all tasks begin
         # at once anyway, and the first laps wait for the end.
         occupied_s = _LOCAL_WARM_S if is_local(self._settings.master) else _WARM_S
@@ -394,8 +395,15 @@ class SparkRuntime:
         (context or self._context).setJobGroup(group, description, interruptOnCancel=True)
 
     def _run(self, tasks: tuple[SlotTask, ...], group: str, number: int) -> list[SlotResult]:
+        if (refusal := self._logins.refusal()) is not None:
+            return [refused_result(task, refusal) for task in tasks]
+        results = self._run_tasks(tasks, group, number)
+        self._logins.note(results)
+        return results
+
+    def _run_tasks(self, tasks: tuple[SlotTask, ...], group: str, number: int) -> list[SlotResult]:
         context = self._living()
-        source, target = self._options
+        source, target = self._logins.options()
         transforms = self._transforms
         # Bytes in place of objects: Spark's own pickling calls Python for each of thousands.
         packed = [self._packer.pack(task) for task in tasks]

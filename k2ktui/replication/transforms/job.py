@@ -74,21 +74,21 @@ class TransformJobs:
 
     Args:
         context: the Spark context.
-        source: connection options of the source cluster, for the tasks.
-        target: connection options of the target cluster, for the tasks.
+        options: returns the connection options of source and target, for the tasks: another
+            object when a login, a certificate or a registry's password was renewed.
         schemas: the schemas of formats that need one; None if no transform has such a format.
     """
 
     def __init__(
         self,
         context: Any,
-        source: Options,
-        target: Options,
+        options: Callable[[], tuple[Options, Options]],
         schemas: TransformSchemas | None = None,
     ) -> None:
         self._context = context
         self._schemas = schemas
-        self._options = (dict(source), dict(target))
+        self._options = options
+        self._planned_with: object = None
         self._rdds: dict[tuple[Transform, bool], Any] = {}
         self._lock = threading.Lock()
         self._session: Any = None
@@ -242,6 +242,11 @@ class TransformJobs:
         """
         with self._lock:
             key = (transform, writes)
+            # Logins and certificates are in the closures: they may have been renewed.
+            options = self._options()
+            if options is not self._planned_with:
+                self._planned_with = options
+                self._rdds.clear()
             if key not in self._rdds:
                 self._rdds[key] = self._plan(transform, name, writes=writes).rdd
             return self._rdds[key]
@@ -256,7 +261,7 @@ class TransformJobs:
         return bytes(row[0])
 
     def _plan(self, transform: Transform, name: str, *, writes: bool) -> Any:
-        source, target = self._options
+        source, target = self._options()
         codecs = self._codecs(transform, name, writes=writes)
         registries = None if self._schemas is None else self._schemas.mapper_settings()
 

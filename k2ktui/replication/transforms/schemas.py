@@ -324,9 +324,10 @@ class TransformSchemas:
         return read_registry_settings(cluster, side)
 
     def _client(self, side: Side) -> RegistryClient:
-        if side not in self._clients:
-            self._clients[side] = RegistryClient(self._settings(side))
-        return self._clients[side]
+        settings, known = self._settings(side), self._clients.get(side)
+        if known is None or known.settings != settings:
+            known = self._clients[side] = RegistryClient(settings)
+        return known
 
 
 def _require(package: str, extra: str, name: str) -> None:

@@ -14,6 +14,7 @@ from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.control.topics import create_mapping_application_topics
+from k2ktui.kafka.properties.renewal import listening
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.reports.stopped import RETRY_S
@@ -132,6 +133,7 @@ class SyncRun:
                 note(text)
         loop = SyncLoop(self._flow, self._rewind)
         with ExitStack() as stack:
+            stack.enter_context(listening(note))
             stack.callback(loop.close)
             report = stack.enter_context(
                 measure_sync(config, note, wanted=self._telemetry, http=http)

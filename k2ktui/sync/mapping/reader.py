@@ -14,6 +14,7 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.client_errors import OFFSET_RESET, PARTITION_END
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.reader import consume_batch, require_offsets
+from k2ktui.kafka.kept_consumer import KeptConsumer
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class TopicReader:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._consumer: Consumer | None = None
+        self._kept = KeptConsumer(cluster, _SETTINGS)
         self._chunk = 1_000
         self.next: dict[int, int] = {}
 
@@ -100,24 +101,25 @@ class TopicReader:
         left = {p for p, end in ends.items() if p in self.next and self.next[p] < end}
         if not left:
             return
-        if self._consumer is None:
-            self._consumer = self._cluster.kept_consumer(**_SETTINGS)
-        consumer = self._consumer
-        # Assigned only while it reads: at the end of the topic, it would request 20 times a second.
-        consumer.assign([TopicPartition(self._topic, p, self.next[p]) for p in left])
-        try:
-            yield from self._read(left, ends, until)
-        finally:
-            if self._consumer is consumer:
-                consumer.unassign()
+        with self._kept.reading():
+            consumer = self._kept.consumer
+            # Assigned only while it reads: at the end of the topic, it would request 20 times a
+            # second.
+            consumer.assign([TopicPartition(self._topic, p, self.next[p]) for p in left])
+            try:
+                yield from self._read(consumer, left, ends, until)
+            finally:
+                if self._kept.is_open:
+                    consumer.unassign()
 
     def _read(
-        self, left: set[int], ends: Mapping[int, int], until: float
+        self, consumer: Consumer, left: set[int], ends: Mapping[int, int], until: float
     ) -> Iterator[dict[int, list[Message]]]:
-        received_at = monotonic()
+        began = received_at = monotonic()
         while left and monotonic() < until:
+            self._cluster.require_login(began)
             received: dict[int, list[Message]] = {}
-            for message in self._consume():
+            for message in consume_batch(consumer, self._chunk, _WAIT_S):
                 partition, error = message.partition() or 0, message.error()
                 if error is None:
                     received.setdefault(partition, []).append(message)
@@ -138,13 +140,7 @@ class TopicReader:
 
     def close(self) -> None:
         """Close the consumer."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def _consume(self) -> list[Message]:
-        assert self._consumer is not None
-        return consume_batch(self._consumer, self._chunk, _WAIT_S)
+        self._kept.close()
 
     def _is_unreadable(self, partition: int, offset: int, error: KafkaError) -> bool:
         """Whether an event means that reading a partition cannot continue for now."""

@@ -14,11 +14,12 @@ from tests.support.pipelines.copied import Copied
 
 
 @contextmanager
-def running_sync(copied: Copied, log: Path) -> Iterator[IO[str]]:
-    """Run ``k2ktui sync``, with its messages in a file."""
+def running_sync(copied: Copied | Path, log: Path) -> Iterator[IO[str]]:
+    """Run ``k2ktui sync`` for a pipeline or its file, with its messages in a file."""
+    file = copied if isinstance(copied, Path) else copied.file
     with log.open("w+") as messages:
         process = subprocess.Popen(
-            [sys.executable, "-m", "k2ktui", "sync", "-f", str(copied.file)],
+            [sys.executable, "-m", "k2ktui", "sync", "-f", str(file)],
             stdout=subprocess.DEVNULL,
             stderr=messages,
         )
