@@ -120,11 +120,9 @@ class ClusterConfig(Section):
         """Where it was read from; None if no file says it."""
         return self._origin
 
-    def read_from(self, origin: Origin) -> ClusterConfig:
-        """Return the same with its origin."""
-        copied = self.model_copy()
-        copied._origin = origin  # noqa: SLF001 - its own
-        return copied
+    def set_origin(self, origin: Origin) -> None:
+        """Say where it was read from; whoever has read it does, before anything else uses it."""
+        self._origin = origin
 
     def with_security_of(self, other: ClusterConfig) -> ClusterConfig:
         """Return the same with the logins and stores of another reading, and nothing else of it."""

@@ -125,10 +125,8 @@ def load(
     if config is None or problems:
         raise refuse(problems)
     if templates:
-        origins = {side: SectionOrigin(tuple(files), side, env) for side in ("source", "target")}
-        config = config.model_copy(
-            update={side: getattr(config, side).read_from(origins[side]) for side in origins}
-        )
+        config.source.set_origin(SectionOrigin(tuple(files), "source", env))
+        config.target.set_origin(SectionOrigin(tuple(files), "target", env))
     return Loaded(
         config=config,
         files=tuple(files),

@@ -143,11 +143,6 @@ def load_mirror(file: str) -> tuple[MirrorFlow, tuple[str, ...]]:
     flow = settings.flow(name)
     origins: dict[Side, Origin] = {side: FlowOrigin(file, side) for side in SIDES}
     mirror = MirrorFlow.of(replace(flow, origins=origins))
-    config = mirror.config.model_copy(
-        update={
-            side: getattr(mirror.config, side).read_from(FlowOrigin(file, side, converted=True))
-            for side in SIDES
-        }
-    )
-    notes = (*settings.notes, *reset_notes(flow), *security_notes(flow))
-    return replace(mirror, config=config), notes
+    mirror.config.source.set_origin(FlowOrigin(file, "source", converted=True))
+    mirror.config.target.set_origin(FlowOrigin(file, "target", converted=True))
+    return mirror, (*settings.notes, *reset_notes(flow), *security_notes(flow))

@@ -143,11 +143,13 @@ class Renewal:
         credentials: of the cluster; None in a task.
         role: the client's.
         advice: what makes this process use another login or certificate, for errors.
+        since: the generation of the options that it is one of.
     """
 
     credentials: Renewable | None
     role: str
     advice: str = ""
+    since: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
         return Renewal, (None, self.role, self.advice)

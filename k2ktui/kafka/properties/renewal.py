@@ -221,7 +221,7 @@ _listeners: list[Callable[[str], None]] = []
 
 def credentials_of(cluster: ClusterConfig) -> Credentials:
     """Return the credentials of a section; sections that say the same share them."""
-    key = cluster.origin, cluster.model_dump_json()
+    key = cluster.origin, repr(cluster.model_dump())  # not JSON: values may be no text
     with _lock:
         known = _known.pop(key, None)
         if known is None:

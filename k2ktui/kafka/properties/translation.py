@@ -59,6 +59,8 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
     Raises:
         ConfigError: lists every property that cannot be used.
     """
+    credentials = credentials_of(cluster)
+    generation = credentials.generation  # before the login is read: at worst it is read twice
     properties, security = _usable(cluster, role)
     settings: dict[str, Any] = {"client_id": _CLIENT_ID}
     for key, text in properties.items():
@@ -67,8 +69,7 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
             value = _value(rule, text)
             settings[rule.wire] = int(value) if rule.bounds else value
     settings["socket_options"] = _socket_options(properties)
-    credentials = credentials_of(cluster)
-    settings[RENEWAL] = Renewal(credentials, role, credentials.advice)
+    settings[RENEWAL] = Renewal(credentials, role, credentials.advice, generation)
     return {**settings, **for_wire(security)}
 
 

@@ -81,7 +81,7 @@ class ConnectionManager(Manager):
     def __init__(self, net: Any, **options: Any) -> None:
         super().__init__(net, **options)
         self.renewal: Renewal | None = options.get(RENEWAL)
-        self._generation = self.renewal.generation if self.renewal else 0
+        self._generation = self.renewal.since if self.renewal else 0
         self._login = password_login(self.config)
         self.failure: Exception | None = None
         self.closed_until: float | None = None
@@ -230,7 +230,9 @@ class ConnectionManager(Manager):
 
     def _record_failure(self, node_id: Any, error: Exception) -> None:
         self.failure = error
-        if self.renewal is not None and (is_login(error) or is_certificate_refused(error)):
+        if self.renewal is not None and (
+            is_login(error) or is_untrusted(error) or is_certificate_refused(error)
+        ):
             self.renewal.refused()
         for nodes, kind in ((self._refused, _keeps_out), (self._closed_ports, is_closed)):
             (nodes.add if kind(error) else nodes.discard)(node_id)

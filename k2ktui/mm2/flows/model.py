@@ -175,8 +175,9 @@ class FlowProperties:
         if side == "source":
             kept["producer"] = {}
         cluster = ClusterConfig(kafka=KafkaClients.model_validate(kept))
-        origin = self.origins.get(side)
-        return cluster.read_from(origin) if origin else cluster
+        if side in self.origins:
+            cluster.set_origin(self.origins[side])
+        return cluster
 
     def _returns(self, topic: str) -> bool:
         """Return whether a topic came from the target, directly or through other clusters."""

@@ -33,7 +33,8 @@ class LapLogins:
 
     def __init__(self, source: Options, target: Options) -> None:
         self._sides = dict(source), dict(target)
-        self._generations = _generations(self._sides)
+        renewals: list[Renewal | None] = [side.get(RENEWAL) for side in self._sides]
+        self._generations = [renewal.since if renewal else 0 for renewal in renewals]
         self._options = self._sides
         self._lock = Lock()
         self._is_refused = False

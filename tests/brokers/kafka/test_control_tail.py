@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -71,8 +71,8 @@ class Counting(Cluster):
         super().__init__(like.config, like.label)
         self.made: list[Consumer] = []
 
-    def consumer(self, **overrides: Any) -> Consumer:
-        self.made.append(super().consumer(**overrides))
+    def consumer(self, look_after: Callable[[], None] | None = None, **overrides: Any) -> Consumer:
+        self.made.append(super().consumer(look_after, **overrides))
         return self.made[-1]
 
 

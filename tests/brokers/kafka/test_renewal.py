@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -88,12 +90,14 @@ class Clients:
         self._groups = ConsumerGroupClient(wire(config, "admin"), "target", patience=2)
         stack.callback(self._groups.close)
         self._topic = topic
+        options = wire(config, "producer")
         self._loop.run(lambda: self._wire.open(ANSWER_S))
         self._groups.open(ANSWER_S)
         self.uses: dict[str, Use] = {
             "admin": self.cluster.topic_names,
             "wire": self.ask_wire,
             "groups": self._groups.list,
+            "connection with old options": lambda: open_wire(options),
             "producer": lambda: self._writer.put([(b"key", b"value")]),
             "mapping reader": self.read_mapping,
             "tail": self.read_tail,
@@ -158,7 +162,7 @@ def test_a_certificate_that_is_renewed_while_the_old_one_is_valid(
         cluster.issue(cluster.new, store)
         cluster.trust_only_new()
         for name, use in clients.uses.items():
-            eventually(lambda use=use: answers(use), f"{name} answers", 120)
+            eventually(partial(answers, use), f"{name} answers", 120)
     cluster.trust_both()
 
 
@@ -174,7 +178,7 @@ def test_a_certificate_that_is_renewed_after_it_was_refused(
         assert "ssl.keystore" in refused.hint and "bootstrap.servers" not in refused.hint
         cluster.issue(cluster.new, store)
         for name, use in clients.uses.items():
-            eventually(lambda use=use: answers(use), f"{name} answers", 120)
+            eventually(partial(answers, use), f"{name} answers", 120)
     cluster.trust_both()
 
 
@@ -222,7 +226,7 @@ def test_a_password_that_is_rotated(cluster: RenewingCluster, tmp_path: Path, cl
         # The new password needs no such time.
         secret.write_text(SECOND)
         for name, use in clients.uses.items():
-            eventually(lambda use=use: answers(use), f"{name} answers", 60)
+            eventually(partial(answers, use), f"{name} answers", 60)
         assert cluster.refused_logins() == first + 1
 
 
@@ -234,14 +238,14 @@ def test_a_password_of_the_environment(
     refused = failure(Cluster(config, "target").topic_names)
     assert refused is not None
     assert "PASSWORD" in refused.hint and "restart it" in refused.hint
-    by_wire = failure(lambda: open_wire(config))
+    by_wire = failure(lambda: open_wire(wire(config, "producer")))
     assert by_wire is not None
     assert "PASSWORD" in by_wire.hint and "restart it" in by_wire.hint
 
 
-def open_wire(config: ClusterConfig) -> None:
+def open_wire(options: Mapping[str, Any]) -> None:
     loop = Loop()
-    connection = Wire(loop, wire(config, "producer"), "target")
+    connection = Wire(loop, options, "target")
     try:
         loop.run(lambda: connection.open(ANSWER_S))
     finally:
@@ -260,7 +264,7 @@ def test_a_refused_certificate_is_named_as_that(
     if kind == "none":
         del properties["ssl.keystore.location"]
     config = read(tmp_path, properties)
-    for ask in (lambda: open_wire(config), Cluster(config, "target").topic_names):
+    for ask in (lambda: open_wire(wire(config, "producer")), Cluster(config, "target").topic_names):
         refused = failure(ask)
         assert refused is not None
         assert "the target cluster refused this client's certificate" in refused.message

@@ -12,8 +12,9 @@ from kafka.net.manager import KafkaConnectionManager
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients, Role
 from k2ktui.errors import ConfigError
+from k2ktui.kafka.properties.renewal import ROLES
 from k2ktui.kafka.properties.table import ALL, JAVA_FOR_LIBRDKAFKA, RULES
-from k2ktui.kafka.properties.translation import ROLES, findings, librdkafka, load_checked, wire
+from k2ktui.kafka.properties.translation import findings, librdkafka, load_checked, wire
 from tests.support.clusters.tls import make_leaf, make_root
 from tests.unit.config.files import MINIMAL
 
