@@ -214,13 +214,13 @@ class Reading:
     Attributes:
         cluster: the section.
         files: the files that it was read from, and those that templates name.
-        variables: environment variables that logins and stores come from.
+        variables: keys of logins and stores, with the environment variables in their values.
         rest: a digest of everything in the files that is not renewed while a process runs.
     """
 
     cluster: ClusterConfig
     files: frozenset[str]
-    variables: frozenset[str]
+    variables: frozenset[tuple[str, str]]
     rest: str
 
 

@@ -108,7 +108,7 @@ class FlowOrigin(Origin):
         return Reading(
             cluster,
             frozenset(sources.files),
-            frozenset(name for key, name in sources.variables if is_security_value(key)),
+            frozenset(at for at in sources.variables if is_security_value(at[0])),
             sha256(rest.encode()).hexdigest(),
         )
 

@@ -324,7 +324,7 @@ class RegistryClient:
                 f"{self.address} does not allow this login to {doing} (status {status})",
                 unchanged=NOTHING,
                 hint=f"Check the credentials in {self.settings.side}.registry.config and their "
-                "rights.",
+                f"rights. {self.settings.advice}".strip(),
             )
         if status in (_CONFLICT, _UNPROCESSABLE):
             return SchemaRejected(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -79,6 +79,7 @@ class RegistrySettings:
         max_retry_wait_ms: longest pause between attempts.
         proxy: URL of an HTTP proxy; "" for none.
         uses_global_id: whether ids in keys and values are global ids of Apicurio, else content ids.
+        advice: what makes a running process use another login, for errors.
     """
 
     side: Side
@@ -94,6 +95,7 @@ class RegistrySettings:
     max_retry_wait_ms: int = 10_000
     proxy: str = ""
     uses_global_id: bool = False
+    advice: str = ""
 
     @property
     def issuer(self) -> OauthClient | None:
@@ -122,7 +124,8 @@ def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettin
     """
     from k2ktui.kafka.properties.renewal import credentials_of  # not for executors
 
-    cluster = credentials_of(cluster).cluster
+    credentials = credentials_of(cluster)
+    cluster = credentials.cluster
     problems = find_registry_problems(cluster)
     if problems:
         lines = [
@@ -135,7 +138,7 @@ def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettin
             unchanged="Nothing was changed.",
             hint="Use the property names of Confluent's Java client; see docs/schemas.md.",
         )
-    return _read(cluster, side, [])
+    return replace(_read(cluster, side, []), advice=credentials.registry_advice)
 
 
 def read_registry_url(url: str, side: Side) -> RegistrySettings:

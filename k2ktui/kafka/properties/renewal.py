@@ -36,6 +36,7 @@ _MOST = 1000
 _LOCATION = "ssl.{}.location"
 _STORES = tuple(_LOCATION.format(store) for store in ("keystore", "truststore"))
 _JAAS, _REGISTRY = "sasl.jaas.config", "schema.registry."
+_OF_REGISTRY = (_REGISTRY, "basic.auth.", "bearer.auth.")
 
 _Stat = tuple[str, int, int, int] | tuple[str]
 
@@ -55,7 +56,7 @@ class Credentials:
         self._next_look = -_LOOK_S
         self._seen: tuple[_Stat, ...] | None = None
         self._files: frozenset[str] = frozenset()
-        self._variables: frozenset[str] = frozenset()
+        self._variables: frozenset[tuple[str, str]] = frozenset()
         self._rest = ""
         self._trouble = ""
         self._security: dict[str, Security] = {}
@@ -97,11 +98,23 @@ class Credentials:
     @property
     def advice(self) -> str:
         """What makes this process use another login or certificate, for errors."""
-        if self._variables:
-            names = ", ".join(sorted(map(safe_text, self._variables)))
+        return self._advice(of_registry=False)
+
+    @property
+    def registry_advice(self) -> str:
+        """The same for the login at the schema registry."""
+        return self._advice(of_registry=True)
+
+    def _advice(self, *, of_registry: bool) -> str:
+        names = {
+            safe_text(name)
+            for key, name in self._variables
+            if key.startswith(_OF_REGISTRY) == of_registry
+        }
+        if names:
             return (
-                f"The environment variable {names} of a running process does not change: "
-                "restart it with the new value."
+                f"The environment variable {', '.join(sorted(names))} of a running process does "
+                "not change: restart it with the new value."
             )
         if self._first.origin is None:
             return ""

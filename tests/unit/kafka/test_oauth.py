@@ -51,6 +51,18 @@ def test_a_token_is_asked_for_once() -> None:
         assert asked == ["/token"]
 
 
+def test_a_refused_secret_is_sent_once_in_thirty_seconds() -> None:
+    with endpoint(redirects(401, "")) as (url, asked):
+        for tokens in (provider(url), provider(url)):
+            for _ in range(3):
+                with pytest.raises(ConnectionFailed, match="responded with 401"):
+                    tokens.token()
+        assert asked == ["/token"]
+        with pytest.raises(ConnectionFailed):
+            TokenProvider(OauthClient(url, "id", "another-secret")).token()
+        assert asked == ["/token"] * 2
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(status: int) -> None:
     with endpoint(redirects(status)) as (url, asked):

@@ -228,12 +228,24 @@ def test_a_password_of_a_registry(tmp_path: Path) -> None:
       schema.registry.url: http://127.0.0.1:1
       basic.auth.user.info: "ann:${file:password}\""""
     cluster = pipeline(tmp_path, "kafka-3cr3t", registry)
+    assert "read again" in read_registry_settings(cluster, "source").advice
     before = read_registry_settings(cluster, "source").login
     assert before == {"basic.auth.user.info": "ann:first-3cr3t"}
     secret.write_text("second-3cr3t")
     credentials_of(cluster).read_again()  # the shared one looks once a second
     after = read_registry_settings(cluster, "source").login
     assert after == {"basic.auth.user.info": "ann:second-3cr3t"}
+
+
+def test_a_password_of_a_registry_from_the_environment(tmp_path: Path) -> None:
+    registry = """\
+  registry:
+    config:
+      schema.registry.url: http://127.0.0.1:1
+      basic.auth.user.info: "ann:${env:string:WORD}\""""
+    known = Credentials(pipeline(tmp_path, "kafka-3cr3t", registry), Clock())
+    assert "WORD" in known.registry_advice and "restart" in known.registry_advice
+    assert "WORD" not in known.advice
 
 
 def test_a_file_of_mirrormaker_2(tmp_path: Path) -> None:
