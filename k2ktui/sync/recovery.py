@@ -39,13 +39,18 @@ from k2ktui.engine.records.editions import Editions, edition_of_layout, merge_ed
 from k2ktui.engine.records.evidence import Evidence
 from k2ktui.engine.records.hold import HoldKey
 from k2ktui.engine.records.moved_topic import MovedTopic
-from k2ktui.engine.records.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS, Run
+from k2ktui.engine.records.run_record import (
+    LARGEST_SHARED_SLOTS,
+    LARGEST_SLOTS,
+    Run,
+    has_been_cut,
+)
 from k2ktui.engine.records.state import MalformedRecord, SourcePartition
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import list_transactional_ids
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
-from k2ktui.kafka.control.reader import await_stable
+from k2ktui.kafka.control.reader import await_stable, require_offsets
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.log.batch import Batch
@@ -62,7 +67,15 @@ from k2ktui.replication.topics.naming import target_names
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.sort import MappingSorter
 from k2ktui.sync.moves.position_writer import PositionWriter
-from k2ktui.sync.moves.positions import RECOVER, PositionPlan, PositionPlanner, position_of
+from k2ktui.sync.moves.positions import (
+    ACCEPT,
+    PASS,
+    RECOVER,
+    SET,
+    PositionPlan,
+    PositionPlanner,
+    position_of,
+)
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
@@ -94,6 +107,7 @@ class _Reading:
         mappings: their mappings.
         damaged: source partitions with mappings that cannot be read.
         is_whole: whether the mapping topic has lost none.
+        has_lost: whether the commit topic has lost records: what it does not have may be lost.
         hidden: why the end of the mapping topic could not be read yet; "" if it was.
     """
 
@@ -105,6 +119,7 @@ class _Reading:
     mappings: MappingEvidence
     damaged: frozenset[SourcePartition]
     is_whole: bool
+    has_lost: bool
     hidden: str = ""
 
 
@@ -127,6 +142,8 @@ def plan_to_recover(config: PipelineConfig) -> PositionPlan:
     landed = _landed_ends(reading.mappings)
     moves = []
     for lost in partitions:
+        if not reading.has_lost and lost.position is None and lost.mapped is None:
+            continue  # a new one, whatever others have written to the target
         move = plan_recovery(
             replace(lost, doubt=doubts.get(lost.source, "")),
             landed,
@@ -202,9 +219,14 @@ def _require_provable(config: PipelineConfig) -> None:
 def _read(config: PipelineConfig, source: Cluster, target: Cluster) -> _Reading:
     pair = read_pair(config, source, target)
     topic = target.find(config.coordination.commit.topic)
-    commits = CommitState(Run(0, 0), {})
+    commits, has_lost = CommitState(Run(0, 0), {}), True
     if topic is not None:
         commits = read_commit_state(target, commit_topic(config, topic.partitions), _READ_S)
+        where = [(topic.name, number) for number in range(topic.partitions)]
+        starts = require_offsets(target, where, OffsetSpec.earliest())
+        run = commits.run
+        is_cut = has_been_cut(run, {number: start for (_, number), start in starts.items()})
+        has_lost = run.term == 0 or run.lost_term > 0 or is_cut
     if commits.unreadable_moves:
         raise unreadable_moves(config.coordination.commit.topic, commits.unreadable_moves)
     if changed := commits.run.pair.find_changed(pair):
@@ -219,7 +241,9 @@ def _read(config: PipelineConfig, source: Cluster, target: Cluster) -> _Reading:
     hidden = _await_mappings(config, target)
     evidence = read_evidence(config, target, whole=True)
     mappings, damaged, is_whole = _read_mappings(config, target, evidence)
-    return _Reading(pair, commits, state, unread, evidence, mappings, damaged, is_whole, hidden)
+    return _Reading(
+        pair, commits, state, unread, evidence, mappings, damaged, is_whole, has_lost, hidden
+    )
 
 
 def _await_mappings(config: PipelineConfig, target: Cluster) -> str:
@@ -356,7 +380,7 @@ def _describe(
                 logs.get(source),
                 landing,
                 moved_to=moved,
-                refused=_find_refusal(reading.state, source),
+                refused=_find_refusal(reading.state, source) if reading.has_lost else "",
             )
         )
     return partitions
@@ -373,7 +397,7 @@ def _find_moved_positions(
     state: PipelineState, sources: Collection[SourcePartition]
 ) -> dict[SourcePartition, tuple[int, int]]:
     """Return offset and term of the newest positions that operators have set, by the journal."""
-    entries = [h for h in state.journal.values() if h.operation.startswith("offsets ")]
+    entries = [h for h in state.journal.values() if h.operation in (SET, PASS, ACCEPT)]
     newest: dict[SourcePartition, tuple[int, int]] = {}
     for header in entries[-_JOURNAL_ENTRIES:]:
         for part in state.entry(header.id):

@@ -118,6 +118,7 @@ def test_other_pipelines_where_the_opposite_one_is_looked_for(sites: Sites) -> N
     ("fields", "why"),
     [
         ({"registers": False}, "theirs registers no producer ids"),
+        ({"has_unregistered": True}, "the positions of theirs were recovered"),
         ({"bidirectional": ""}, "theirs copies all, so it would copy"),
         ({"bidirectional": "cluster"}, "theirs uses mode cluster"),
     ],

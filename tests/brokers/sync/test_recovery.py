@@ -17,6 +17,7 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, DrillStatus
 from k2ktui.engine.moves.journal import DrillKey
 from k2ktui.engine.moves.journal_format import state_key, state_value
+from k2ktui.engine.records.hold import HoldKey
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -179,6 +180,11 @@ def test_positions_are_rebuilt_where_both_logs_prove_them(copied: Copied) -> Non
         assert (new.target_topic, new.target_topic_id) == (old.target_topic, old.target_topic_id)
         assert new.term == done["term"] and not new.stopped
     assert effects(recover(copied, "--dry-run"), topic) == {0: "keep", 1: "keep"}
+    # Nothing is lost any more: a topic that was not copied yet is new, whatever the target has.
+    fresh = create_topic(copied.source, unique_name(copied.name))
+    create_topic(copied.target, fresh)
+    produce(copied.target, fresh, [b"of another program"])
+    assert not effects(recover(copied, "--dry-run"), fresh)
 
 
 def test_what_the_logs_do_not_prove_stays_stopped(copied: Copied) -> None:
@@ -267,23 +273,31 @@ def test_moved_topics_and_producer_ids_are_recorded_again(copied: Copied) -> Non
     assert written and not written & state.registrations.keys(), "others are not ours"
 
 
-def test_a_drill_that_cannot_be_read_refuses_all_topics(copied: Copied) -> None:
-    topic = fill(copied)
-    key = state_key(copied.name, DrillKey(DRILL))
+def test_a_drill_or_a_hold_that_cannot_be_read_refuses_its_topics(copied: Copied) -> None:
+    topic, held = fill(copied), fill(copied, partitions=1)
     create_topic(copied.target, copied.state, 1, {"cleanup.policy": "compact"})
-    produce(copied.target, copied.state, [Out(b'{"v":99}', key)])
-    delete_topic(copied.target, copied.commits)
-
-    done = recover(copied, "--yes", code=STOPPED)
-
-    assert effects(done, topic) == {0: "stop", 1: "stop"}
-    assert all("which topics it has moved is not known" in m["reason"] for m in done["moves"])
+    unreadable: dict[str, tuple[DrillKey | HoldKey, dict[str, dict[int, str]]]] = {
+        "whether it is held cannot be read": (
+            HoldKey(held),
+            {topic: {0: "recover", 1: "recover"}, held: {0: "stop"}},
+        ),
+        "which topics it has moved is not known": (
+            DrillKey(DRILL),
+            {topic: {0: "stop", 1: "stop"}, held: {0: "stop"}},
+        ),
+    }
+    for why, (key, expected) in unreadable.items():
+        delete_topic(copied.target, copied.commits)
+        produce(copied.target, copied.state, [Out(b'{"v":99}', state_key(copied.name, key))])
+        done = recover(copied, "--yes", code=STOPPED)
+        assert {name: effects(done, name) for name in expected} == expected
+        assert all(why in m["reason"] for m in done["moves"] if m["effect"] == "stop")
 
 
 @pytest.mark.parametrize("stem", ["3", "slot-5.0", "slot-5.1"])
 def test_a_run_that_is_suspended_cannot_commit_after_a_recovery(copied: Copied, stem: str) -> None:
-    """The run records that would name its slots are lost."""
-    topic = fill(copied)
+    """The run records that would name its slots are lost, and old brokers list no ids."""
+    topic = fill(copied, partitions=8)
     zombie = Producer(
         client(
             copied.target, transactional_id=f"{copied.name}.{stem}", transaction_timeout_ms=600_000
@@ -299,7 +313,7 @@ def test_a_run_that_is_suspended_cannot_commit_after_a_recovery(copied: Copied, 
 
     done = recover(copied, "--yes")
 
-    assert effects(done, topic) == {0: "recover", 1: "recover"}
+    assert effects(done, topic) == dict.fromkeys(range(8), "recover")
     with pytest.raises(KafkaException) as refused:
         zombie.commit_transaction(30)
     assert refused.value.args[0].fatal()

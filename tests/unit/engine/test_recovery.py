@@ -52,19 +52,20 @@ class World:
     moved_to: tuple[int, int] | None = None
     topic: str = "id-0"
     is_mapped: bool = True  # the last copy
+    landed: int = 0  # target offset after it
 
     def produce(self, contents: Iterable[int]) -> None:
         self.source += contents
 
     def copy(self, most: int, *, mapped: bool = True) -> None:
         first, end = self.position, min(len(self.source), self.position + most)
-        if first == end:
-            return
+        if first == end or len(self.target) < self.landed:
+            return  # a run copies nothing to a target that has lost what it had written there
         landed = len(self.target)
         self.target += [*self.source[first:end], None]
         if mapped:
             self.map(first, end, landed)
-        self.position, self.is_mapped = end, mapped
+        self.position, self.is_mapped, self.landed = end, mapped, len(self.target)
 
     def map(self, first: int, end: int, landed: int, *, again: bool = False) -> None:
         columns = RangeColumns(
@@ -87,7 +88,7 @@ class World:
         self.topic += "'"
         # Others than before: with the same records at the same offsets, it is the same log.
         self.source = [content + 10 * len(self.topic) for content in contents]
-        self.position = 0
+        self.position = self.landed = 0
         self.term += 1
 
     def evidence(self) -> MappingEvidence:
