@@ -31,6 +31,7 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
+from k2ktui.replication.ownership.control_watch import ControlTopicsWatch
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.replication.preflight.gate import require_startable, wait_for_clusters
 from k2ktui.replication.reports.events import Event, Finished, Note, Report, Waiting
@@ -164,6 +165,7 @@ class PipelineRun:
         self._mappings = MappingKeeper(config, self._note, self._works_beside, self._feed_metrics)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
         self._holds = HoldWatcher(config, self._note)
+        self._control = ControlTopicsWatch(config, self._note, self.stop)
         self._publisher = PublisherThread(config, self._note, self._works_beside)
         source, self._target_options = (
             wire(config.source, "consumer"),
@@ -207,6 +209,7 @@ class PipelineRun:
                 self._mappings.stop()
                 self._rehearsals.stop()
                 self._holds.stop()
+                self._control.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
 
     def _wait_for_turn(self) -> bool:
@@ -264,6 +267,7 @@ class PipelineRun:
         control = ensure_control_topics(self._config, target)
         for note in control.notes:
             self._note(note)
+        self._control.start()
         if self._config.coordination.mode == "shared":
             # Runs that share the pipeline already do not wait for this one to start.
             self._heartbeat.stand_by(waiting=True)
@@ -305,9 +309,15 @@ class PipelineRun:
                 self._copying = kind(config, parts, self._make_observer(observe))
                 self._copying.prepare()
                 starting.result()
-                return self._copying.run(self._slots(), self._stopping)
+                finished = self._copying.run(self._slots(), self._stopping)
+                if self._control.loss is not None:
+                    raise self._control.loss
+                return finished
             except K2kError as error:
-                self._heartbeat.add_error(error.message)
+                loss = self._control.loss
+                self._heartbeat.add_error((loss or error).message)
+                if loss is not None:
+                    raise loss from error
                 raise
             finally:
                 starting.exception()

@@ -19,6 +19,7 @@ from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.ownership.assignment_records import Member
 from k2ktui.engine.records.editions import NO_EDITIONS
+from k2ktui.engine.records.evidence import find_lost_term
 from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import TimedOut
 from k2ktui.replication.driver.held_slots import HeldSlots
@@ -32,8 +33,10 @@ from k2ktui.replication.ownership.commit_state import (
     CommitStatesReader,
     CommittedPositions,
     read_commit_state,
+    read_log_starts,
     with_all_partitions,
 )
+from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.pipeline import describe_malformed
 from k2ktui.replication.ownership.shared_ends import SharedEnds
 from k2ktui.replication.ownership.sharing_member import SharingMember
@@ -77,10 +80,12 @@ class SharedRun:
         self._closing.callback(self._log.close)
         self._ends: SharedEnds | None = None
         self._is_prepared = False
+        self._lost_term = 0
         # All slots read the topics and the commit topic together.
         self._topics = PairTopicsReader(config, parts.source, parts.target)
         self._committed = CommittedPositions(parts.target, self._ownership.topic)
         self._requests = RequestLimit()
+        self._losses = LostPositions(config, parts.target, lambda: self._ownership.pair.sources)
 
     @property
     def leads(self) -> bool:
@@ -201,6 +206,10 @@ class SharedRun:
         if note:
             self._report(Note(note))
         self._editions = state.run.editions
+        # A run record is read at the takeover again; this decides whose ends are waited for.
+        starts = read_log_starts(self._parts.target, topic)
+        sources = self._ownership.pair.sources
+        self._lost_term = find_lost_term(state.run, starts, self._losses.evidence, sources)
 
     def _read_ends(self, closing: ExitStack) -> SharedEnds:
         """Read the ends of all partitions, before this run takes a slot over."""
@@ -219,7 +228,9 @@ class SharedRun:
             return find_deleted(config.topics, self._parts.source.describe(sorted(topics)))
 
         before = read()
-        snapshot = self._make_discovery().discover(before.positions, moved=before.moved)
+        snapshot = self._make_discovery().discover(
+            before.positions, moved=before.moved, lost_term=self._lost_term
+        )
         continues = config.on_source_data_loss == "continue"
         recreated = snapshot.recreated if continues else {}
         ends = SharedEnds(
@@ -268,6 +279,7 @@ class SharedRun:
             self._committed,
             is_wanted,
             self._parts.holds,
+            self._losses,
         )
 
 

@@ -22,6 +22,7 @@ from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.driver.laps import LapRunner
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.ownership.commit_state import CommittedPositions
+from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership, read_pair
 from k2ktui.replication.reports.events import Event, Finished
@@ -107,12 +108,19 @@ class WholeRun:
         config, parts, ownership = self._config, self._parts, self._ownership
         topics = PairTopicsReader(config, parts.source, parts.target)
         committed = CommittedPositions(parts.target, ownership.topic)
+        losses = LostPositions(config, parts.target, lambda: ownership.pair.sources)
         driver = Driver(
             config,
             ownership,
             parts.laps,
             TopicDiscovery(
-                config, parts.source, parts.target, topics, committed, holds=parts.holds
+                config,
+                parts.source,
+                parts.target,
+                topics,
+                committed,
+                holds=parts.holds,
+                losses=losses,
             ),
             self._report,
             mapping_partitions=parts.control.mapping_partitions,

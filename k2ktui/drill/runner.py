@@ -27,6 +27,7 @@ from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES
 from k2ktui.engine.drill.steps import describe_phase_of, needs_confirmation, next_phase
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.replication.ownership.control_watch import ControlTopicsGuard
 from k2ktui.text import counted, duration, safe_message
 
 Run = Callable[[Session], PhaseResult]
@@ -96,12 +97,15 @@ def run_drill(session: Session) -> bool:
     A rehearsal goes through all phases, and collects what would have stopped a failover.
 
     Raises:
-        Refused: the operator did not confirm a phase.
+        Refused: the operator did not confirm a phase, or a control topic is not the one any more
+            that the drill began with.
         TimedOut: a condition did not hold in time.
         K2kError: a phase could not do its work. The drill can be resumed in all cases.
     """
     rehearses = session.drill.kind is DrillKind.REHEARSE
+    control = ControlTopicsGuard(session.config, session.target)
     while (phase := next_phase(session.drill)) is not None:
+        control.look()
         session.peers.enter(phase)
         result = run_hooks(session, phase, after=False) or _run_phase(session, phase)
         if result.status is PhaseStatus.FAILED and rehearses:

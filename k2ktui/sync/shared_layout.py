@@ -164,7 +164,9 @@ class LayoutFinder:
             self._choice.begin(self._ownership.run.layout)
 
     def _write_start_positions(self, state: CommitState) -> None:
-        new = self._make_discovery().start_positions(state.positions, state.moved)
+        new = self._make_discovery().start_positions(
+            state.positions, state.moved, self._ownership.lost_term
+        )
         term = self._ownership.run.term
         if new:
             self._ownership.write_positions(

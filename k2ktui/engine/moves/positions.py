@@ -177,13 +177,13 @@ def mark_returned(move: PositionMove) -> PositionMove:
 
 
 def plan_clear(
-    source: SourcePartition, before: Position, log: SourceLog | None, begins_at: int | None
+    source: SourcePartition, before: Position | None, log: SourceLog | None, begins_at: int | None
 ) -> PositionMove:
     """Return the move that removes a position: the partition starts as a new one.
 
     Args:
         source: the source partition.
-        before: the current position.
+        before: the current position; None if it is lost.
         log: state of the source partition, None if it cannot be queried.
         begins_at: source offset at which copying will begin, None if unknown.
     """
@@ -191,6 +191,8 @@ def plan_clear(
     why = ""
     if log is None:
         why = "the source partition does not exist: no records will be copied"
+    elif before is None:
+        why = "its position is lost: every record copied before is copied again"
     elif _differ(before.topic_id, log.topic_id):
         why = f"{source.topic} was deleted and created again on the source"
     elif begins_at is not None:

@@ -8,18 +8,20 @@ every record a second time. Nothing is decided as long as the commit topic is wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
 from k2ktui.engine.records.cleared import NOTHING_CLEARED, ClearedTerms
+from k2ktui.engine.records.run_record import Run, has_been_cut
 from k2ktui.engine.records.state import SourcePartition
 
 
 class Trace(StrEnum):
     """A kind of evidence that a pipeline has run."""
 
+    RUNS = "run records"
     MAPPINGS = "offset mappings"
     HEARTBEATS = "heartbeats"
     WRITTEN = "written commits"
@@ -138,10 +140,10 @@ class Evidence:
             if mapped is not None and mapped.term > void:
                 if not self._is_foreign(mapped.term, sources):
                     lost[source] = LostPosition(source, Trace.MAPPINGS, mapped.term, mapped.end)
-            elif mapped is None and has_records and traces and lost_term > void:
+            elif mapped is None and has_records and lost_term > void:
                 # Its mappings may have expired, and what else is left names no source partition.
-                trace = max(traces, key=lambda trace: (traces[trace], trace))
-                lost[source] = LostPosition(source, trace, traces[trace])
+                trace = max(traces, key=lambda t: (traces[t], t), default=Trace.RUNS)
+                lost[source] = LostPosition(source, trace, traces.get(trace, lost_term))
         return lost
 
     def _is_foreign(self, term: int, sources: Collection[str]) -> bool:
@@ -158,3 +160,22 @@ class Evidence:
 
 
 NO_EVIDENCE = Evidence()
+
+
+def find_lost_term(
+    run: Run,
+    starts: Mapping[int, int],
+    read_evidence: Callable[[], Evidence],
+    sources: Collection[str] = (),
+) -> int:
+    """Return the term up to which a commit topic has lost positions of a pipeline; 0 if none is.
+
+    Args:
+        run: the newest run record of the pipeline in it; of term 0 without one.
+        starts: the log start offset of each of its partitions.
+        read_evidence: called only without a run record.
+        sources: as for :meth:`Evidence.traces`.
+    """
+    if run.term == 0:
+        return read_evidence().lost_term(sources)
+    return max(run.term, run.lost_term) if has_been_cut(run, starts) else run.lost_term

@@ -125,6 +125,9 @@ class Run:
     has_unregistered: bool = False
 
 
+NO_RUN = Run(0, 0)
+
+
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
     """Compaction key of the run record of a pipeline, or of one of its shared slots."""
     if shared_slot is not None:

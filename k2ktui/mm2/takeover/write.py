@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -117,6 +118,7 @@ def take_over(
     ownership = make_ownership(config, target, options, topics.commit_partitions)
     try:
         _require_none(config, len(ownership.take_over(0).positions))
+        _require_no_losses(config, ownership)
         where = [row.target for row in plan.rows]
         refuse_changed_target(
             plan, target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -127,11 +129,40 @@ def take_over(
         if topics.mapping_partitions:
             _write_mappings(config, target, plan, ownership.run.term, topics.mapping_partitions)
         _write_positions(ownership, positions)
+        note = _write_cleared(config, target, ownership.run.term - 1)
         log.info("term %d: positions written and read back", term)
     finally:
         ownership.close()
-    entry, note = _journal(config, target, positions)
-    return TakenOver(term, entry, (note,) if note else ())
+    entry, unwritten = _journal(config, target, positions)
+    return TakenOver(term, entry, tuple(text for text in (note, unwritten) if text))
+
+
+def _require_no_losses(config: PipelineConfig, ownership: Ownership) -> None:
+    if ownership.lost_term:
+        raise Refused(
+            f"pipeline {safe_text(config.name)} was copied before, up to term "
+            f"{ownership.lost_term}, and its positions are lost: only a pipeline that has never "
+            "run can take over",
+            unchanged=_UNCHANGED,
+            hint="Rebuild them with k2ktui offsets recover -f FILE, or let them go with k2ktui "
+            "offsets clear -f FILE --topic '.*'.",
+        )
+
+
+def _write_cleared(config: PipelineConfig, target: Cluster, term: int) -> str:
+    """Let nothing that was left before the takeover say anything of a position; return a note."""
+    if term < 1:
+        return ""
+    store = StateStore(config, target)
+    try:
+        record = Cleared("", whoami(), now_ms(), term)
+        store.put([record.joined(store.read().cleared.get(""))])
+    except K2kError as error:
+        log.warning("what was left before the takeover still counts: %s", error.message)
+        return f"what was left before the take-over still counts: {error.message}"
+    finally:
+        store.close()
+    return ""
 
 
 def _position(row: TakeoverRow, term: int) -> Position:

@@ -270,6 +270,7 @@ class FaultKind(StrEnum):
     SCHEMA = "schema"
     RESTORED = "restored"
     HELD = "held"
+    POSITION_LOST = "position-lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,11 @@ class Driver:
         self._slots = make_slots(slots, self._ownership.topic.shared_slot or 0)
         self._unfinished.begin(self._slots)
         self._leave_out(state.moved)
-        first = self._discovery.discover(self._positions, moved=self._moved)
+        first = self._discovery.discover(
+            self._positions, moved=self._moved, lost_term=self._ownership.lost_term
+        )
+        if self._ownership.topic.shared_slot is None:  # of a slot, the others may have positions
+            first.require_any(self._config, self._positions)
         # Where no run was there when a topic was deleted, only its position says where it ended.
         ends = {at: end for at in first.deleted if (end := self._positions[at].end)}
         self._deleted.look(first.deleted, first.routes.keys(), ends)
@@ -232,7 +236,10 @@ class Driver:
             if pending is None and monotonic() >= next_discovery:
                 known = dict(self._positions)
                 is_well = not (self._stopped or self._until or self._deleted.pending)
-                pending = pool.submit(self._discovery.discover, known, is_well, self._moved)
+                lost_term = self._ownership.lost_term
+                pending = pool.submit(
+                    self._discovery.discover, known, is_well, self._moved, lost_term
+                )
             if pending is not None and pending.done():
                 next_discovery = monotonic() + self._finish_discovery(pending)
                 pending = None

@@ -9,6 +9,8 @@ from time import monotonic
 from types import MappingProxyType
 from zlib import crc32
 
+from confluent_kafka.admin import OffsetSpec
+
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.records.moved_topic import (
     NO_MOVED_TOPICS,
@@ -29,7 +31,13 @@ from k2ktui.engine.records.state import (
 )
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control.reader import ControlRecord, read_committed, read_written, stable_ends
+from k2ktui.kafka.control.reader import (
+    ControlRecord,
+    read_committed,
+    read_written,
+    require_offsets,
+    stable_ends,
+)
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.runtime.shared_reading import SharedReading
 from k2ktui.text import safe_text
@@ -198,6 +206,13 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         fold.take(entry)
     return fold.state()
+
+
+def read_log_starts(target: Cluster, topic: CommitTopic) -> dict[int, int]:
+    """Return the log start offset of each partition; raises ConnectionFailed, TimedOut."""
+    where = [(topic.name, number) for number in range(topic.partitions)]
+    starts = require_offsets(target, where, OffsetSpec.earliest())
+    return {number: offset for (_, number), offset in starts.items()}
 
 
 def find_newest(runs: Iterable[Run]) -> Run:

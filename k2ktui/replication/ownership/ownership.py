@@ -30,7 +30,7 @@ from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_
 from k2ktui.engine.moves.recovery import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
-from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence
+from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence, find_lost_term
 from k2ktui.engine.records.moved_topic import MovedTopic, TopicMoves
 from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout, has_been_cut
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -383,13 +383,9 @@ class Ownership:
         starts = self._store.read_log_starts()
         # As it is read: a run record of its own is recognized by all of its fields.
         self._log_starts = tuple(starts[n] for n in sorted(starts)) if any(starts.values()) else ()
-        self._floor, self._lost_term = newest.term, newest.lost_term
-        if newest.term == 0:
-            evidence = self._claim.read_evidence()
-            self._lost_term = evidence.lost_term(self.pair.sources)
-            self._floor = max(evidence.term, self._lost_term)
-        elif has_been_cut(newest, starts):
-            self._lost_term = newest.term
+        evidence = self._claim.read_evidence() if newest.term == 0 else NO_EVIDENCE
+        self._lost_term = find_lost_term(newest, starts, lambda: evidence, self.pair.sources)
+        self._floor = max(newest.term, evidence.term, self._lost_term)
         if self._lost_term != newest.lost_term:
             log.warning(
                 "%s has lost records of %s up to term %d",
@@ -479,6 +475,8 @@ class Ownership:
             return
         newest = self._store.read_newest_of_pipeline()
         layout = newest.layout
+        if has_been_cut(newest, self._store.read_log_starts()):
+            raise layout_changed(self._claim.name)  # the leader finds out what is lost
         if layout is None or not layout.ready or layout.id != self._claim.layout:
             raise layout_changed(self._claim.name)
         self.pipeline_run = newest

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from confluent_kafka.admin import OffsetSpec
-
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
 from k2ktui.engine.records.producer_registration import (
@@ -17,7 +15,7 @@ from k2ktui.engine.records.producer_registration import (
 from k2ktui.engine.records.run_record import Run, run_key, run_value
 from k2ktui.engine.records.state import Position, SourcePartition, position_key, position_value
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control.reader import await_stable, require_offsets
+from k2ktui.kafka.control.reader import await_stable
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError, OutcomeUnknown, Signal, Wire
 from k2ktui.kafka.wire.codes import FENCED, REFUSALS, TOO_LARGE, code_name
@@ -123,9 +121,7 @@ class RecordStore:
     def read_log_starts(self) -> dict[int, int]:
         """Return the log start offset of each partition of the commit topic."""
         self.topic = commit_state.with_all_partitions(self._target, self.topic)
-        where = [(self.topic.name, number) for number in range(self.topic.partitions)]
-        starts = require_offsets(self._target, where, OffsetSpec.earliest())
-        return {number: offset for (_, number), offset in starts.items()}
+        return commit_state.read_log_starts(self._target, self.topic)
 
     def read_written_runs(self) -> list[Run]:
         """Return all run records of the pipeline, or of the slot, also those never committed."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.groups import describe_move
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.copying.slot_task import CopyPath
 from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
-from k2ktui.replication.preflight.topics import known_positions
+from k2ktui.replication.preflight.topics import find_lost, read_committed_topics
 from k2ktui.replication.topics.dead_letters import plan_dead_letters
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.replication.topics.routing import choose_path
@@ -46,12 +47,16 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     source, target = source_cluster(config), target_cluster(config)
-    positions, moved = known_positions(config, target)
+    committed = read_committed_topics(config, target)
+    if committed.error is not None:
+        raise committed.error
+    positions, moved = committed.positions, committed.moved
     replicated = {at.topic for at in positions}
     selected = selected_topics(config, source, replicated)
     described = source.describe(sorted(topic for topic in selected if topic not in moved))
     topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
     plans, refused = plan_targets(config, source, target, topics, replicated, moved)
+    lost, _ = find_lost(config, source, target, committed, plans)
     existing = topic_settings(target, [plan.name for plan in plans if plan.existing])
     names = targets_by_source(plans)
     _, unfit = plan_dead_letters(config, source, target, names, topics)
@@ -85,8 +90,18 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         )
         for move in moved.all
     ]
-    rows = absent + left_out + on_target + explain(config, topics, plans, refused, types)
+    explained = explain(config, topics, plans, refused, types)
+    rows = absent + left_out + on_target + [_with_lost(row, lost) for row in explained]
     return sorted(rows, key=lambda row: row.topic)
+
+
+def _with_lost(row: Explanation, lost: Collection[SourcePartition]) -> Explanation:
+    """Return the row of a topic, with how many of its partitions are not copied any more."""
+    count = sum(at.topic == row.topic for at in lost)
+    if not count:
+        return row
+    what = f"{counted(count, 'partition')} not copied: the position is lost (k2ktui check)"
+    return replace(row, reason=f"{what}; {row.reason}")
 
 
 def explain(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,10 +10,12 @@ from functools import partial
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.evidence import LostPosition, find_lost_term
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
+from k2ktui.engine.records.run_record import NO_RUN, Run
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.topics import may_be_heartbeats
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.broker_creation import creates_topics
 from k2ktui.kafka.admin.topics import (
     OverQuota,
@@ -25,10 +27,15 @@ from k2ktui.kafka.admin.topics import (
     grow_topics,
     topic_settings,
 )
-from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control.findings import inspect_control_topics, missing_control_topic
-from k2ktui.kafka.control.specs import is_optional
-from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.control.findings import (
+    ControlFinding,
+    inspect_control_topics,
+    missing_control_topic,
+)
+from k2ktui.kafka.control.specs import HOLDS, is_optional
+from k2ktui.replication.ownership.commit_state import read_commit_state, read_log_starts
+from k2ktui.replication.ownership.lost_positions import LostPositions, describe_lost
 from k2ktui.replication.ownership.pipeline import commit_topic, moved_topics
 from k2ktui.replication.preflight.checks import (
     Check,
@@ -71,20 +78,78 @@ _TRIED_TOPICS, _TRIED_PARTITIONS = 5, 12
 class CommittedTopics:
     """What the commit topic says of a pipeline: its positions and its moved topics.
 
-    ``error`` says why it could not be read; it is empty then.
+    ``exists`` says whether there is a commit topic. ``run`` is its run record, of term 0 without
+    one, and ``starts`` are the log start offsets of the topic. ``error`` says why it could not be
+    read; it is empty then.
     """
 
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     moved: MovedTopics = NO_MOVED_TOPICS
+    run: Run = NO_RUN
+    starts: Mapping[int, int] = field(default_factory=dict)
+    exists: bool = False
     error: K2kError | None = None
 
 
 def read_committed_topics(config: PipelineConfig, target: Cluster) -> CommittedTopics:
-    """Return a pipeline's positions and moved topics; raises nothing."""
+    """Return what the commit topic says of a pipeline; raises nothing."""
     try:
-        return CommittedTopics(*known_positions(config, target))
+        return _read_committed(config, target)
     except K2kError as error:
         return CommittedTopics(error=error)
+
+
+def _read_committed(config: PipelineConfig, target: Cluster) -> CommittedTopics:
+    name = config.coordination.commit.topic
+    description = target.describe([name])[name]
+    if not isinstance(description, TopicDescription):
+        return CommittedTopics()
+    topic = commit_topic(config, description.partitions)
+    state = read_commit_state(target, topic, _READ_S)
+    moved = moved_topics(config, [state])
+    starts = read_log_starts(target, topic)
+    return CommittedTopics(state.positions, moved, state.run, starts, exists=True)
+
+
+def find_lost(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    committed: CommittedTopics,
+    plans: Collection[TargetPlan],
+) -> tuple[dict[SourcePartition, LostPosition], bool]:
+    """Return the partitions that were copied before and have no position, as a start finds them.
+
+    Args:
+        config: the pipeline.
+        source, target: its clusters.
+        committed: what the commit topic says.
+        plans: of the target topics.
+
+    Returns:
+        The partitions, and whether a start would copy nothing, or would create the commit topic
+        although other control topics hold what runs of the pipeline have written.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster did not answer.
+    """
+    missing: dict[SourcePartition, set[Partition]] = defaultdict(set)
+    for plan in plans:
+        exists = plan.existing.partitions if plan.existing else 0
+        for topic in plan.sources:
+            for at in (SourcePartition(topic.name, number) for number in range(topic.partitions)):
+                if at not in committed.positions:
+                    keeps = config.replication.sink.keeps_partitions
+                    numbers = range(at.partition, at.partition + 1) if keeps else range(exists)
+                    missing[at] |= {(plan.name, n) for n in numbers if n < exists}
+    if not missing:
+        return {}, False
+    losses = LostPositions(config, target, lambda: {source.cluster_id()} - {""})
+    evidence, sources = losses.evidence, {source.cluster_id()} - {""}
+    lost_term = find_lost_term(committed.run, committed.starts, evidence, sources)
+    lost = losses.find(missing, lost_term)
+    has_others = committed.positions or (committed.exists and missing.keys() - lost.keys())
+    return lost, bool(lost) and not has_others
 
 
 def check_topics(
@@ -96,7 +161,7 @@ def check_topics(
     """Check control topics, source topics, target topics and retention on the source."""
     positions, moved = committed.positions, committed.moved
     try:
-        yield from _control(config, target.cluster)
+        yield from _control(config, target.cluster, committed)
         if committed.error is not None:
             raise committed.error
     except K2kError as error:
@@ -111,7 +176,7 @@ def check_topics(
         yield from _other_programs(config, source.cluster, replicated)
         if not topics:
             return
-        yield from _targets(config, source.cluster, target.cluster, topics, replicated, moved)
+        yield from _targets(config, source.cluster, target.cluster, topics, committed)
         on_loss = config.on_source_data_loss == "continue"
         yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
     except K2kError as error:
@@ -126,15 +191,13 @@ def known_positions(
     Raises:
         K2kError: the commit topic could not be read.
     """
-    name = config.coordination.commit.topic
-    topic = target.describe([name])[name]
-    if not isinstance(topic, TopicDescription):
-        return {}, NO_MOVED_TOPICS
-    state = read_commit_state(target, commit_topic(config, topic.partitions), _READ_S)
-    return state.positions, moved_topics(config, [state])
+    committed = _read_committed(config, target)
+    return committed.positions, committed.moved
 
 
-def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
+def _control(
+    config: PipelineConfig, target: Cluster, committed: CommittedTopics
+) -> Iterator[Check]:
     findings = inspect_control_topics(config, target)
     allowed = config.features.auto_create_control_topics
     missing = [finding.spec for finding in findings if not (finding.partitions or finding.problem)]
@@ -143,6 +206,8 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
     for finding in findings:
         name = f"control topic {safe_text(finding.spec.name)}"
         problem = finding.problem or errors.get(finding.spec.name)
+        if problem is None and not finding.partitions and allowed:
+            problem = _lost_topic(config, finding, committed.run)
         if problem is None and not finding.partitions and by_brokers:
             what = "missing; the brokers create it with their own settings"
             hint = "A start sets its cleanup.policy, which takes AlterConfigs. Or create it: "
@@ -158,12 +223,51 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
         elif finding.note:
             hint = "Nothing, if that is intended: the topic keeps its partitions."
             yield warning_check(name, finding.note, hint)
+        elif finding.role == "state" and _is_cut(target, finding):
+            yield warning_check(
+                name,
+                "records were deleted at its start: holds, drills, the journal, kept commits and "
+                "which commits are this pipeline's may be lost",
+                "Compare k2ktui journal, drill list and offsets show with what you expect, and "
+                "hold again what is to be held. The topic keeps its cleanup.policy.",
+            )
         elif finding.partitions:
             yield passed_check(name, counted(finding.partitions, "partition"))
         else:
             yield passed_check(
                 name, f"to be created with {counted(finding.spec.partitions or 1, 'partition')}"
             )
+
+
+def _is_cut(target: Cluster, finding: ControlFinding) -> bool:
+    """Return whether a compacted topic does not begin at offset 0, as it would for ever."""
+    where = [(finding.spec.name, number) for number in range(finding.partitions)]
+    return any(target.offsets(where, OffsetSpec.earliest()).values())
+
+
+def _lost_topic(config: PipelineConfig, finding: ControlFinding, run: Run) -> K2kError | None:
+    """Return why a missing control topic is not created: the last run has used it.
+
+    What it held is lost, and a new one would hide that. The commit topic is decided by what is left
+    elsewhere, see ``find_lost``.
+    """
+    losses = {
+        "offset_mapping": "where the records of before landed: groups that are behind them cannot "
+        "be moved",
+        "state": "holds, drills, the journal, kept commits and which commits are this pipeline's",
+    }
+    # Without a layout, the run copied alone: it may have had no right to the state topic. Owners of
+    # slots in the assignment topic are only advice.
+    has_mappings = run.pair.mapping_topic == finding.spec.name
+    was_used = {"offset_mapping": has_mappings, "state": run.layout is not None}
+    if not was_used.get(finding.role, False):
+        return None
+    return Refused(
+        f"topic {safe_text(finding.spec.name)} for {HOLDS[finding.role]} does not exist on the "
+        f"target, and the run of term {run.term} used it; lost with it: {losses[finding.role]}",
+        unchanged="It was not created.",
+        hint=f"If it is gone for good, create it: {create_command(config.target, finding.spec)}",
+    )
 
 
 def _other_programs(
@@ -217,11 +321,16 @@ def _targets(
     source: Cluster,
     target: Cluster,
     topics: list[TopicDescription],
-    replicated: Collection[str],
-    moved: MovedTopics,
+    committed: CommittedTopics,
 ) -> Iterator[Check]:
-    plans, refused = plan_targets(config, source, target, topics, replicated, moved)
-    yield from _foreign_records(config, target, plans, replicated)
+    replicated = {at.topic for at in committed.positions}
+    plans, refused = plan_targets(config, source, target, topics, replicated, committed.moved)
+    lost, is_fatal = dict[SourcePartition, LostPosition](), False
+    if committed.error is None:
+        lost, is_fatal = find_lost(config, source, target, committed, plans)
+    if lost:
+        yield failed_check("positions", *describe_lost(config, lost.values()), fatal=is_fatal)
+    yield from _foreign_records(config, target, plans, replicated | {at.topic for at in lost})
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
     tried = _choose(specs)

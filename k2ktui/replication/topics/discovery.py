@@ -13,6 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.records.evidence import LostPosition
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -28,6 +29,11 @@ from k2ktui.replication.copying.partition_faults import (
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.copying.slot_task import Fault, FaultKind, Route, with_topics
 from k2ktui.replication.ownership.commit_state import CommittedPositions
+from k2ktui.replication.ownership.lost_positions import (
+    LostPositions,
+    lost_fault,
+    positions_lost,
+)
 from k2ktui.replication.reports.events import TopicsDiscovered
 from k2ktui.replication.topics.held_back import HeldBackReader
 from k2ktui.replication.topics.pair_topics import PairTopics, PairTopicsReader
@@ -75,6 +81,7 @@ class TopicSnapshot:
         starts: log start offset of each source partition that is held.
         deleted: partitions with a position whose topic does not exist any longer, where a pattern
             selects it; and what was recorded of them since the run began.
+        lost: partitions without a position that were copied before; each has a fault, too.
     """
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
@@ -89,6 +96,18 @@ class TopicSnapshot:
     lags: Mapping[SourcePartition, int] = field(default_factory=dict)
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
     deleted: Mapping[SourcePartition, DeletedLog | None] = field(default_factory=dict)
+    lost: Mapping[SourcePartition, LostPosition] = field(default_factory=dict)
+
+    def require_any(
+        self, config: PipelineConfig, positions: Mapping[SourcePartition, Position]
+    ) -> None:
+        """Refuse to copy a pipeline of which every position is lost.
+
+        Raises:
+            Refused: no partition has a position or a start position, as all were copied before.
+        """
+        if self.lost and not (positions or self.begin):
+            raise positions_lost(config, self.lost.values())
 
     def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
         """Return the size settings of the targets of a partition, in the order of its route."""
@@ -173,6 +192,7 @@ class TopicDiscovery:
         is_wanted: selects the partitions, if runs share the pipeline: then every partition without
             a position has appeared after the pipeline's first start. None for all.
         holds: returns what operators hold now; never waits.
+        losses: finds partitions that were copied before, if positions may be lost.
     """
 
     def __init__(
@@ -184,6 +204,7 @@ class TopicDiscovery:
         committed: CommittedPositions,
         is_wanted: Callable[[SourcePartition], bool] | None = None,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
+        losses: LostPositions | None = None,
     ) -> None:
         self._config = config
         self._source = source
@@ -192,6 +213,7 @@ class TopicDiscovery:
         self._is_wanted = is_wanted or (lambda source: True)
         self._is_shared = self._has_discovered = is_wanted is not None
         self._topics = topics
+        self._losses = losses or LostPositions(config, target)
         self._held_back = HeldBackReader(source)
         self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
         self._next_full = self._next_full_unwell = self._next_offsets = 0.0
@@ -204,6 +226,7 @@ class TopicDiscovery:
         positions: Mapping[SourcePartition, Position],
         is_well: bool = True,
         moved: MovedTopics = NO_MOVED_TOPICS,
+        lost_term: int = 0,
     ) -> TopicSnapshot:
         """Take one snapshot, or return the last one if no topic has appeared, grown or gone.
 
@@ -211,6 +234,8 @@ class TopicDiscovery:
             positions: known positions; partitions without one get a start position.
             is_well: no partition is stopped, and the run does not end when it has caught up.
             moved: source topics that a drill has moved; the snapshot is without them.
+            lost_term: positions of this term and earlier ones may be lost; 0 if none is. Such
+                partitions get no start position, and a fault.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
@@ -238,12 +263,12 @@ class TopicDiscovery:
             since = max(since, counts.began)
         replicated = {source.topic for source in positions}
         pair = self._topics.read(replicated, since, moved)
-        snapshot = self._snapshot(pair, positions)
+        snapshot = self._snapshot(pair, positions, lost_term)
         if snapshot.has_changed_ids and pair.began < now:
             # Positions of a later topic than the one that was read then: read again.
             log.debug("topics were created again while they were read, reading them again")
             pair = self._topics.read(replicated, now, moved)
-            snapshot = self._snapshot(pair, positions)
+            snapshot = self._snapshot(pair, positions, lost_term)
         self._require_clusters()
         _log_changes(self._logged, snapshot)
         self._logged = snapshot
@@ -259,24 +284,43 @@ class TopicDiscovery:
         return self._is_wanted(source)
 
     def start_positions(
-        self, positions: Mapping[SourcePartition, Position], moved: MovedTopics = NO_MOVED_TOPICS
+        self,
+        positions: Mapping[SourcePartition, Position],
+        moved: MovedTopics = NO_MOVED_TOPICS,
+        lost_term: int = 0,
     ) -> Mapping[SourcePartition, Position]:
         """Return the start positions of partitions without one; none while a leader is moving.
 
         Args:
-            positions, moved: as for :meth:`discover`.
+            positions, moved, lost_term: as for :meth:`discover`.
 
         Raises:
+            Refused: every partition was copied before, and none has a position.
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         # The numbers first, as in ``discover``: slots that start now share both readings.
         began = self._topics.counts(monotonic()).began
         replicated = {source.topic for source in positions}
         routes, ids = self._routes(self._topics.read(replicated, began, moved))
-        new = [source for source in routes if source not in positions]
-        begin = self._begin(new, routes, ids, first_start=not positions)
+        lost, new = self._find_lost(positions, routes, lost_term)
+        if lost and not (new or positions):
+            raise positions_lost(self._config, lost.values())
+        begin = self._begin(new, routes, ids, first_start=not (positions or lost))
         self._require_clusters()
         return begin
+
+    def _find_lost(
+        self,
+        positions: Mapping[SourcePartition, Position],
+        routes: Mapping[SourcePartition, Route],
+        lost_term: int,
+    ) -> tuple[Mapping[SourcePartition, LostPosition], list[SourcePartition]]:
+        """Return the partitions whose position is lost, and those that are new."""
+        missing = {
+            source: route.targets for source, route in routes.items() if source not in positions
+        }
+        lost = self._losses.find(missing, lost_term)
+        return lost, [source for source in missing if source not in lost]
 
     def _require_clusters(self) -> None:
         """Refuse what was read if another cluster answers now; raises OtherCluster."""
@@ -316,7 +360,7 @@ class TopicDiscovery:
         return monotonic() - (age_s if self._is_shared else 0.0)
 
     def _snapshot(
-        self, pair: PairTopics, positions: Mapping[SourcePartition, Position]
+        self, pair: PairTopics, positions: Mapping[SourcePartition, Position], lost_term: int
     ) -> TopicSnapshot:
         topics, faults, refused, targets = pair.topics, [*pair.faults], pair.refused, pair.targets
         by_name = {topic.name: topic for topic in topics}
@@ -340,8 +384,9 @@ class TopicDiscovery:
         # Read positions before ends, as external lag tools do: ends are never older than positions.
         committed = self._committed.read(positions, self._since(_SHARED_S))
         high, ends, held_back = self._ends(routes)
-        new = [source for source in routes if source not in positions]
-        begin = self._begin(new, routes, ids, first_start=not (positions or self._has_discovered))
+        lost, new = self._find_lost(positions, routes, lost_term)
+        is_first = not (positions or lost or self._has_discovered)
+        begin = self._begin(new, routes, ids, first_start=is_first)
         self._has_discovered = True
         changed = [
             fault
@@ -366,7 +411,12 @@ class TopicDiscovery:
             ends=ends,
             high=high,
             held_back=held_back,
-            faults=(*(fault for fault in faults if self._is_wanted(fault.source)), *changed),
+            faults=(
+                *(fault for fault in faults if self._is_wanted(fault.source)),
+                *changed,
+                *(lost_fault(one, self._config.coordination.commit.topic) for one in lost.values()),
+            ),
+            lost=lost,
             sizes=sizes,
             notes=notes,
             lags=_lags(committed, ends),

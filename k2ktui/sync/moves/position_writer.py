@@ -30,6 +30,7 @@ from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import JournalHeader, JournalRows, Runner, new_id
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, find_refused
 from k2ktui.engine.moves.recovery import Recovery, Writers
+from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.control.reader import await_stable
@@ -42,7 +43,7 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved, write_moved_positions
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner, journal_row
+from k2ktui.sync.moves.positions import CLEAR, PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."
@@ -175,15 +176,16 @@ class PositionWriter:
 
     def _write_alone(self, change: PositionPlan) -> tuple[int, Written]:
         """Fence every run, and write; return the term of the positions and them."""
-        if change.recovery is not None:
-            ensure_control_topics(self._config, self._positions.target)
-        topic = self._positions.commit_topic()
-        assert topic is not None  # planning required it
+        topic, target = self._positions.commit_topic(), self._positions.target
+        if topic is None or change.recovery is not None:  # the plan decides what was lost
+            partitions = ensure_control_topics(self._config, target).commit_partitions
+        else:
+            partitions = topic.partitions
         ownership = make_ownership(
             self._config,
-            self._positions.target,
+            target,
             wire(self._config.target, "producer"),
-            topic.partitions,
+            partitions,
             pair=change.recovery.run.pair if change.recovery is not None else None,
             recovery=change.recovery,
         )
@@ -193,6 +195,8 @@ class PositionWriter:
             failpoint("recover-fenced")
             if change.recovery is not None:
                 self._require_same_recovery(change)
+            if change.operation == CLEAR:
+                self._write_cleared(change, ownership.run.term)
             written = self._write(ownership, change)
             failpoint("recover-written")
             return ownership.run.term, written
@@ -213,6 +217,27 @@ class PositionWriter:
             await_stable(target, name, topic.partitions, config.coordination.commit.sync_timeout_s)
         assert self._steps is not None
         self._steps.require_same(change)
+
+    def _write_cleared(self, change: PositionPlan, term: int) -> None:
+        """Let what earlier runs left say nothing of the positions that are to be removed.
+
+        Raises:
+            Refused, ConnectionFailed, TimedOut: the state topic cannot be written, and a lost
+                position would be taken for a lost one again.
+        """
+        store, who, at = self._positions.store, whoami(), now_ms()
+        terms: dict[str, dict[int, int]] = {}
+        for move in change.changes:
+            terms.setdefault(move.source.topic, {})[move.source.partition] = term
+        records = [Cleared(topic, who, at, 0, partitions) for topic, partitions in terms.items()]
+        if change.is_whole:
+            records = [Cleared("", who, at, term)]
+        try:
+            cleared = store.read().cleared
+            store.put([record.joined(cleared.get(record.topic)) for record in records])
+        except K2kError:
+            if any(move.before is None for move in change.changes):
+                raise
 
     def refuse_running(self) -> list[str]:
         """Refuse if the pipeline is running; return notes about what could not be determined.
@@ -280,10 +305,14 @@ class PositionWriter:
                 ownership.accept_pair(change.accepted, new)
             elif change.recovery is not None:
                 self._write_recovered(ownership, change.recovery, new)
-            elif new:
+            elif new and not (ownership.lost_term and not change.lost):
                 ownership.write_positions(new)
+            elif new:
+                ownership.settle_losses(new)
             else:
                 ownership.remove_positions(list(wanted))
+                if ownership.lost_term and not change.lost:
+                    ownership.settle_losses({})
         except TimedOut as error:
             unknown = error
         if unknown is not None:

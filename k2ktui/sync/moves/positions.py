@@ -20,6 +20,8 @@ from k2ktui.engine.moves.positions import (
 )
 from k2ktui.engine.moves.recovery import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.evidence import find_lost_term
+from k2ktui.engine.records.run_record import NO_RUN
 from k2ktui.engine.records.state import (
     MalformedRecord,
     Position,
@@ -31,7 +33,13 @@ from k2ktui.engine.records.state import (
 from k2ktui.engine.status import count_lag
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
-from k2ktui.replication.ownership.commit_state import CommitTopic, read_commit_state
+from k2ktui.replication.ownership.commit_state import (
+    CommitState,
+    CommitTopic,
+    read_commit_state,
+    read_log_starts,
+)
+from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.sync.store import PipelineState, StateStore
@@ -73,6 +81,8 @@ class PositionPlan:
         recorded, accepted: the clusters on record, and those to be recorded with the positions;
             both are unknown if the record stays as it is.
         recovery: what is rebuilt with the positions; None if they are not recovered.
+        lost: the partitions whose position is lost, as far as the plan does not decide them.
+        is_whole: whether nothing of the pipeline is left once the plan is applied.
     """
 
     operation: str
@@ -82,6 +92,8 @@ class PositionPlan:
     recorded: ClusterPair = UNKNOWN_PAIR
     accepted: ClusterPair = UNKNOWN_PAIR
     recovery: Recovery | None = None
+    lost: frozenset[SourcePartition] = frozenset()
+    is_whole: bool = False
 
     @property
     def changes(self) -> tuple[PositionMove, ...]:
@@ -97,6 +109,7 @@ class _View:
     logs: Mapping[SourcePartition, SourceLog]
     target_ids: Mapping[str, str]
     target_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    lost: frozenset[SourcePartition] = frozenset()
 
 
 class PositionPlanner:
@@ -151,7 +164,7 @@ class PositionPlanner:
         Raises:
             ConnectionFailed, TimedOut: the target did not answer.
         """
-        view = _View(self._positions(self.commit_topic()), {}, {})
+        view = _View(self._read_state(self.commit_topic()).positions, {}, {})
         self.source_down = ""
         try:
             chosen = {n for n in self._source.topic_names() if self.config.topics.matches(n)}
@@ -184,7 +197,9 @@ class PositionPlanner:
         view = self._view({source.topic for source in wanted}, must_have_run=True)
         copied = self._copied_positions(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
-        return PositionPlan(SET, self.config.name, tuple(moves), self._notes(view, moves))
+        notes = self._notes(view, moves)
+        lost = frozenset(view.lost - wanted.keys())
+        return PositionPlan(SET, self.config.name, tuple(moves), notes, lost=lost)
 
     def plan_pass(self, ends: Mapping[SourcePartition, int]) -> PositionPlan:
         """Plan moves past offsets whose records the opposite pipeline wrote: nothing is left out.
@@ -197,7 +212,8 @@ class PositionPlanner:
         """
         plan = self.plan_set(ends)
         # Not as SET: the next move counts from here, not from where copying ended.
-        return PositionPlan(PASS, plan.pipeline, tuple(map(mark_returned, plan.moves)))
+        moves = tuple(map(mark_returned, plan.moves))
+        return PositionPlan(PASS, plan.pipeline, moves, lost=plan.lost)
 
     def plan_to(
         self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None
@@ -217,23 +233,27 @@ class PositionPlanner:
             for source in chosen
             if source not in wanted
         ]
-        return PositionPlan(SET, self.config.name, tuple(moves), tuple(notes))
+        return PositionPlan(SET, self.config.name, tuple(moves), tuple(notes), lost=view.lost)
 
     def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> PositionPlan:
-        """Plan the removal of positions; errors as for :meth:`plan_set`."""
+        """Plan the removal of positions, lost ones included; errors as for :meth:`plan_set`."""
         view = self._view((), must_have_run=True)
-        sources = [source for source in sorted(view.positions) if chosen(source)]
+        every = view.positions.keys() | view.lost
+        sources = [source for source in sorted(every) if chosen(source)]
         # Same rule as in a driver: `start` counts only for a pipeline without any position.
-        first = len(sources) == len(view.positions)
+        first = len(sources) == len(every)
         start = self.config.start
         kind = start.kind if first else start.later
         begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
-        moves = [plan_clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
+        moves = [
+            plan_clear(s, view.positions.get(s), view.logs.get(s), begins.get(s)) for s in sources
+        ]
         where = f"at the configured start position ({kind})"
         if not first and kind == "earliest":
             where = "at the log start offset"
         notes = (f"cleared partitions start as new ones, {where}",) if sources else ()
-        return PositionPlan(CLEAR, self.config.name, tuple(moves), notes)
+        lost = frozenset(view.lost.difference(sources))
+        return PositionPlan(CLEAR, self.config.name, tuple(moves), notes, lost=lost, is_whole=first)
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
         """Return the logs of source partitions; partitions that cannot be read are left out."""
@@ -242,15 +262,17 @@ class PositionPlanner:
 
     def _view(self, topics: Collection[str], *, must_have_run: bool = False) -> _View:
         commit = self.commit_topic()
-        if commit is None and must_have_run:
+        state = self._read_state(commit)
+        positions = state.positions
+        lost = self._find_lost(commit, state) if must_have_run else frozenset()
+        if commit is None and must_have_run and not lost:
             raise Refused(
                 f"pipeline {safe_text(self.config.name)} has no positions: topic "
                 f"{safe_text(self.config.coordination.commit.topic)} does not exist on the target",
                 unchanged="Nothing was changed.",
                 hint="Start the pipeline first; the key start sets where it begins.",
             )
-        positions = self._positions(commit)
-        names = sorted({*topics, *(source.topic for source in positions)})
+        names = sorted({*topics, *(source.topic for source in (*positions, *lost))})
         on_source = self._source.describe(names)
         sources = {
             SourcePartition(name, number)
@@ -268,10 +290,50 @@ class PositionPlanner:
             self._logs(on_source, sources),
             ids,
             self.target.offsets({at for at in written if at[0] in ids}, OffsetSpec.latest()),
+            lost,
         )
 
-    def _positions(self, topic: CommitTopic | None) -> Mapping[SourcePartition, Position]:
-        return read_commit_state(self.target, topic, _READ_S).positions if topic else {}
+    def _read_state(self, topic: CommitTopic | None) -> CommitState:
+        return read_commit_state(self.target, topic, _READ_S) if topic else CommitState(NO_RUN, {})
+
+    def _find_lost(
+        self, commit: CommitTopic | None, state: CommitState
+    ) -> frozenset[SourcePartition]:
+        """Return the partitions whose position is lost, also of topics that are not selected."""
+        sources = {self._source.cluster_id()} - {""}
+        losses = LostPositions(self.config, self.target, lambda: sources)
+        starts = read_log_starts(self.target, commit) if commit else {}
+        lost_term = find_lost_term(state.run, starts, losses.evidence, sources)
+        if not lost_term:
+            return frozenset()
+        names = {n for n in self._source.topic_names() if self.config.topics.matches(n)}
+        topics = self._source.describe(sorted(names))
+        missing: dict[SourcePartition, set[tuple[str, int]]] = {
+            source: set() for source in losses.evidence().mapped if source not in state.positions
+        }
+        for name, topic in topics.items():
+            if not isinstance(topic, TopicDescription) or name in state.moved:
+                continue
+            on_target = self.target.describe(sorted(self._target_names(name)))
+            counts = {
+                n: t.partitions for n, t in on_target.items() if isinstance(t, TopicDescription)
+            }
+            for at in (SourcePartition(name, number) for number in range(topic.partitions)):
+                if at not in state.positions:
+                    missing[at] = self._landing_partitions(at, counts)
+        return frozenset(losses.find(missing, lost_term))
+
+    def _landing_partitions(
+        self, source: SourcePartition, counts: Mapping[str, int]
+    ) -> set[tuple[str, int]]:
+        """Return the target partitions that a partition's records may be in."""
+        keeps = self.config.replication.sink.keeps_partitions
+        return {
+            (name, number)
+            for name, count in counts.items()
+            for number in ((source.partition,) if keeps else range(count))
+            if number < count
+        }
 
     def _logs(
         self, topics: Mapping[str, object], sources: Collection[SourcePartition]

@@ -19,7 +19,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.topics import ensure_state_topic
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.replication.preflight.topics import _control
+from k2ktui.replication.preflight.topics import CommittedTopics, _control
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.kafka.test_control import ensure, exists, pipeline, settings
 from tests.support.clusters.brokers import make_node
@@ -77,7 +77,9 @@ def test_the_brokers_create_them_and_they_are_corrected(
     creating: KafkaNode, names: dict[str, str]
 ) -> None:
     config = pipeline(creating, names, features={})
-    checks: list[Check] = list(_control(config, Cluster(config.target, "target")))
+    checks: list[Check] = list(
+        _control(config, Cluster(config.target, "target"), CommittedTopics())
+    )
     assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 4
     assert "the brokers create it" in checks[0].detail
     assert not exists(config, names["commit"]), "a check changes nothing"

@@ -1,0 +1,170 @@
+"""Each control topic is deleted, emptied, cut at its start: what a check says, and what is refused.
+
+docs/troubleshooting.md has the table of these cases. It is made from ``LOSSES``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.moves.journal import Runner, RunnerState
+from k2ktui.engine.ownership.assignment_records import owners_key, owners_value
+from k2ktui.engine.ownership.slot_owners import SlotOwners
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.run_record import Run, SharedLayout, run_key, run_value
+from k2ktui.engine.records.state import SourcePartition, position_key
+from k2ktui.errors import ExitCode, Refused
+from k2ktui.kafka.admin.topics import alter_topic
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.gate import require_startable
+from k2ktui.replication.preflight.suite import run_checks
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.store import StateStore
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    end_offsets,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.pipelines.copied import Copied, delete_topic, only
+from tests.support.records.kinds import delete_before
+
+_QUIET, _BUSY = 0, 1  # source partitions; the position of the quiet one is older
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is done to a control topic of a stopped pipeline, and what the next start does.
+
+    Attributes:
+        topic: its role.
+        how: what is done to it.
+        detected: the words of the check that says it; "" if none does.
+        refused: what is not copied; "" if the start goes on.
+    """
+
+    topic: str
+    how: str
+    detected: str
+    refused: str
+
+
+_POSITIONS, _NOTHING = "positions", ""
+_ALL, _QUIET_ONLY = "the start, with exit code 5", "the partitions without a position"
+LOSSES = (
+    Loss("commit", "deleted", _POSITIONS, _ALL),
+    Loss("commit", "emptied", _POSITIONS, _ALL),
+    Loss("commit", "cut", _POSITIONS, _QUIET_ONLY),
+    Loss("commit", "policy", _POSITIONS, _ALL),
+    Loss("mapping", "deleted", "control topic", _ALL),
+    Loss("mapping", "emptied", _NOTHING, _NOTHING),
+    Loss("mapping", "cut", _NOTHING, _NOTHING),
+    Loss("mapping", "policy", _NOTHING, _NOTHING),
+    Loss("state", "deleted", "control topic", _ALL),
+    Loss("state", "emptied", "control topic", _NOTHING),
+    Loss("state", "cut", "control topic", _NOTHING),
+    Loss("state", "policy", "control topic", _NOTHING),
+    Loss("assignment", "deleted", _NOTHING, _NOTHING),
+    Loss("assignment", "emptied", _NOTHING, _NOTHING),
+    Loss("assignment", "cut", _NOTHING, _NOTHING),
+    Loss("assignment", "policy", _NOTHING, _NOTHING),
+)
+
+
+class Stopped(Copied):
+    """A pipeline that runs have shared and copied completely, and that is stopped now."""
+
+    def prepare(self, topic: str) -> None:
+        create_topic(self.source, topic, 2)
+        produce(self.source, topic, [Out(b"q", None, _QUIET)] * 3 + [Out(b"b", None, _BUSY)] * 3)
+        self.assignment = f"__assignment_{self.name.replace('-', '_')}"
+        create_topic(self.target, self.assignment, 1, {"cleanup.policy": "compact"})
+        self.settings = {
+            **only(topic),
+            "coordination": {
+                "mode": "shared",
+                "commit": {"topic": self.commits},
+                "state": {"topic": self.state},
+                "assignment": {"topic": self.assignment},
+            },
+        }
+        pair = ClusterPair(self.source.cluster_id, self.target.cluster_id, self.mappings)
+        self.copy(topic)
+        layout = SharedLayout("l", 2, ready=True)
+        run = Run(1, 2, self.name, pair=pair, layout=layout, most_shared=2)
+        produce(self.target, self.commits, [Out(run_value(run), run_key(self.name))])
+        self.put_again(topic, _BUSY)
+        owners = SlotOwners(1, "h-1", "l", {0: "h-1", 1: "h-1"})
+        produce(self.target, self.assignment, [Out(owners_value(owners), owners_key(self.name))])
+        store = StateStore(self.config, self.cluster)
+        runner = Runner("h-1", "h", "ops", 1, 1, 1, RunnerState.STOPPED, term=1, source=pair.source)
+        for _ in range(2):  # the first one is what is cut
+            store.put([runner])
+        store.close()
+
+    def put_again(self, topic: str, partition: int) -> None:
+        """Write the newest position of a partition once more, as a lap would."""
+        key = position_key(self.name, SourcePartition(topic, partition))
+        (*_, newest) = [got for got in read_all(self.target, self.commits) if got.key == key]
+        produce(self.target, self.commits, [Out(newest.value, newest.key)])
+
+    def lose(self, role: str, how: str) -> None:
+        name = {
+            "commit": self.commits,
+            "mapping": self.mappings,
+            "state": self.state,
+            "assignment": self.assignment,
+        }[role]
+        if how == "deleted":
+            delete_topic(self.target, name)
+            return
+        end = end_offsets(self.target, name)
+        policy = "delete" if role == "mapping" else "compact"
+        assert alter_topic(self.cluster, name, "cleanup.policy", "delete") is None
+        for partition, offset in end.items():
+            # A run record and the position of the busy partition are the newest two records.
+            kept = {"commit": 2}.get(role, 1) if how == "cut" else 0
+            delete_before(self.target, name, max(0, offset - kept), partition)
+        assert alter_topic(self.cluster, name, "cleanup.policy", policy) is None
+
+
+@pytest.fixture
+def stopped(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Stopped:
+    return Stopped(tmp_path, source, target)
+
+
+def _failing(config: PipelineConfig) -> list[Check]:
+    own = ("positions", "control topic")
+    checks = [check for check in run_checks(config) if check.name.startswith(own)]
+    return [check for check in checks if check.outcome is not CheckOutcome.PASS]
+
+
+def test_nothing_is_said_of_a_pipeline_that_lost_nothing(stopped: Stopped) -> None:
+    stopped.prepare(unique_name())
+    assert not _failing(stopped.config)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.topic}-{loss.how}")
+def test_a_loss_is_detected_and_refused(stopped: Stopped, loss: Loss) -> None:
+    topic = unique_name()
+    stopped.prepare(topic)
+    stopped.lose(loss.topic, loss.how)
+    failing = _failing(stopped.config)
+    assert bool(loss.detected) == bool(failing)
+    assert all(check.name.startswith(loss.detected) for check in failing)
+    if loss.refused == _ALL:
+        with pytest.raises(Refused) as refused:
+            require_startable(stopped.config, lambda check: None)
+        assert refused.value.exit_code is ExitCode.REFUSED
+    else:
+        assert not any(check.fatal for check in failing)
+    if loss.refused == _QUIET_ONLY:
+        (check,) = failing
+        assert f"{topic}-{_QUIET}" in check.detail and f"{topic}-{_BUSY}" not in check.detail
+        assert "offsets recover" in check.hint and "offsets clear" in check.hint

@@ -1,0 +1,141 @@
+"""Runs whose commit topic was lost: a lost position is never a first start.
+
+Before, the next start copied every record a second time, with exit code 0, and 300 records became
+600.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.kafka.admin.topics import alter_topic
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import (
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.commands.cli import k2ktui
+from tests.support.pipelines.copied import delete_topic
+from tests.support.pipelines.pipeline import Pipeline
+from tests.support.records.kinds import delete_before
+
+pytestmark = pytest.mark.slow
+
+_REFUSED = 5
+_RECORDS = 30
+
+
+def _pipeline(directory: Path, source: KafkaNode, target: KafkaNode, **settings: str) -> Pipeline:
+    name = unique_name("lost")
+    suffix = name.replace("-", "_")
+    topics = [f"{name}-a", f"{name}-b"]
+    for topic in topics:
+        create_topic(source, topic, 1)
+        produce(source, topic, [b"%d" % number for number in range(_RECORDS)])
+    own = {
+        "coordination.commit.topic": f"__commits_{suffix}",
+        "coordination.state.topic": f"__state_{suffix}",
+        "coordination.assignment.topic": f"__assignment_{suffix}",
+        "offsetMapping.topic": f"__mappings_{suffix}",
+    }
+    made = Pipeline(directory, source, target, topics, {**own, **settings}, name)
+    made.mode = settings.pop("coordination.mode", "")
+    return made
+
+
+def _copies(pipeline: Pipeline) -> list[int]:
+    return [len(read_all(pipeline.target, topic)) for topic in pipeline.topics]
+
+
+@pytest.mark.parametrize(
+    ("mode", "exactly_once"),
+    [("shared", "enabled"), ("standby", "enabled"), ("exclusive", "disabled")],
+)
+def test_a_deleted_commit_topic_is_no_first_start(
+    mode: str, exactly_once: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    pipeline = _pipeline(
+        tmp_path,
+        source,
+        target,
+        **{"coordination.mode": mode, "features.exactlyOnce": exactly_once},
+    )
+    pipeline.catch_up()
+    assert _copies(pipeline) == [_RECORDS, _RECORDS]
+    delete_topic(target, pipeline.commit_topic)
+    with pipeline.start("--until-caught-up") as run:
+        assert run.wait() == _REFUSED, run.tail()
+    assert "offsets recover" in run.err.read_text()
+    assert _copies(pipeline) == [_RECORDS, _RECORDS]
+    file = pipeline.write()
+    checked = k2ktui("check", "-f", file, code=_REFUSED).stdout
+    assert "has not copied" not in checked and "offsets clear" in checked
+    explained = k2ktui("explain", "-f", file).stdout
+    assert "the position is lost" in explained
+    # It may be wanted: then everything is copied again, in a later term, and once.
+    k2ktui("offsets", "clear", "-f", file, "--topic", ".*", "--yes")
+    pipeline.catch_up()
+    assert _copies(pipeline) == [2 * _RECORDS, 2 * _RECORDS]
+    pipeline.catch_up()
+    assert _copies(pipeline) == [2 * _RECORDS, 2 * _RECORDS]
+
+
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+def test_a_commit_topic_cut_at_its_start_stops_some_partitions(
+    mode: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    pipeline = _pipeline(tmp_path, source, target, **{"coordination.mode": mode})
+    quiet, busy = list(pipeline.topics)
+    pipeline.catch_up()
+    end = end_offsets(target, pipeline.commit_topic)[0]
+    produce(source, busy, [b"more"])
+    pipeline.catch_up()
+    cluster = target_cluster(load_checked((str(pipeline.write()),)).config)
+    # Brokers refuse to delete records of a compacted topic.
+    assert alter_topic(cluster, pipeline.commit_topic, "cleanup.policy", "delete") is None
+    delete_before(target, pipeline.commit_topic, end)
+    assert alter_topic(cluster, pipeline.commit_topic, "cleanup.policy", "compact") is None
+    produce(source, busy, [b"once more"])
+    produce(source, quiet, [b"once more"])
+    run = pipeline.catch_up(code=1)
+    (stopped,) = run.events("stopped")
+    assert f"{quiet}-0 was copied before" in stopped["fault"]["message"]
+    assert "offsets recover" in stopped["fault"]["hint"]
+    assert _copies(pipeline) == [_RECORDS, _RECORDS + 2]
+    file = pipeline.write()
+    k2ktui("offsets", "set", "-f", file, f"{quiet}:0:{_RECORDS}", "--yes")
+    pipeline.catch_up()
+    assert _copies(pipeline) == [_RECORDS + 1, _RECORDS + 2]
+    # Nothing is lost any more: a new topic is a new one.
+    later = f"{pipeline.name}-c"
+    create_topic(source, later, 1)
+    produce(source, later, [b"new"])
+    pipeline.topics = [quiet, busy, later]
+    pipeline.catch_up()
+    assert _copies(pipeline) == [_RECORDS + 1, _RECORDS + 2, 1]
+
+
+@pytest.mark.parametrize(("mode", "role"), [("shared", "commit"), ("exclusive", "offsetMapping")])
+def test_a_running_pipeline_stops_if_a_control_topic_was_created_again(
+    mode: str, role: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    pipeline = _pipeline(tmp_path, source, target, **{"coordination.mode": mode})
+    topic = {
+        "commit": pipeline.commit_topic,
+        "offsetMapping": str(pipeline.settings["offsetMapping.topic"]),
+    }[role]
+    with pipeline.start() as run:
+        eventually(lambda: _copies(pipeline) == [_RECORDS, _RECORDS], "all is copied")
+        delete_topic(target, topic)
+        create_topic(target, topic, 1, {"cleanup.policy": "compact"} if role == "commit" else {})
+        assert run.wait() == _REFUSED, run.tail()
+    assert topic in run.err.read_text()
+    assert _copies(pipeline) == [_RECORDS, _RECORDS]
