@@ -5,6 +5,7 @@ docs/troubleshooting.md has the table of these cases. It is made from ``LOSSES``
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from tests.support.pipelines.copied import Copied, delete_topic, only
 from tests.support.records.kinds import delete_before
 
 _QUIET, _BUSY = 0, 1  # source partitions; the position of the quiet one is older
+PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
+BEGIN, END = "<!-- lost control topics -->\n", "<!-- /lost control topics -->"
 
 
 @dataclass(frozen=True)
@@ -45,36 +48,61 @@ class Loss:
     Attributes:
         topic: its role.
         how: what is done to it.
-        detected: the words of the check that says it; "" if none does.
+        detected: the beginning of the check's name that says it; "" if none does.
         refused: what is not copied; "" if the start goes on.
+        rebuilt: what is rebuilt, and by what.
     """
 
     topic: str
     how: str
     detected: str
     refused: str
+    rebuilt: str
 
 
-_POSITIONS, _NOTHING = "positions", ""
+_POSITIONS, _TOPIC, _NOTHING = "positions", "control topic", ""
 _ALL, _QUIET_ONLY = "the start, with exit code 5", "the partitions without a position"
+_RECOVER = "`k2ktui offsets recover`: each position that mappings and both logs prove"
+_NO_MAPPINGS = "nothing: positions stay, groups behind are `unmapped`"
+_KEPT = "nothing: check holds, drills and `offsets show`"
+_LEADER = "the leader writes it again"
 LOSSES = (
-    Loss("commit", "deleted", _POSITIONS, _ALL),
-    Loss("commit", "emptied", _POSITIONS, _ALL),
-    Loss("commit", "cut", _POSITIONS, _QUIET_ONLY),
-    Loss("commit", "policy", _POSITIONS, _ALL),
-    Loss("mapping", "deleted", "control topic", _ALL),
-    Loss("mapping", "emptied", _NOTHING, _NOTHING),
-    Loss("mapping", "cut", _NOTHING, _NOTHING),
-    Loss("mapping", "policy", _NOTHING, _NOTHING),
-    Loss("state", "deleted", "control topic", _ALL),
-    Loss("state", "emptied", "control topic", _NOTHING),
-    Loss("state", "cut", "control topic", _NOTHING),
-    Loss("state", "policy", "control topic", _NOTHING),
-    Loss("assignment", "deleted", _NOTHING, _NOTHING),
-    Loss("assignment", "emptied", _NOTHING, _NOTHING),
-    Loss("assignment", "cut", _NOTHING, _NOTHING),
-    Loss("assignment", "policy", _NOTHING, _NOTHING),
+    Loss("commit", "deleted", _POSITIONS, _ALL, _RECOVER),
+    Loss("commit", "emptied", _POSITIONS, _ALL, _RECOVER),
+    Loss("commit", "cut at its start", _POSITIONS, _QUIET_ONLY, _RECOVER),
+    Loss("commit", "`cleanup.policy=delete` for an hour", _POSITIONS, _ALL, _RECOVER),
+    Loss("mapping", "deleted", _TOPIC, _ALL, _NO_MAPPINGS),
+    Loss("mapping", "emptied", _NOTHING, _NOTHING, _NO_MAPPINGS),
+    Loss("mapping", "cut at its start", _NOTHING, _NOTHING, _NO_MAPPINGS),
+    Loss("state", "deleted", _TOPIC, _ALL, _KEPT),
+    Loss("state", "emptied", _TOPIC, _NOTHING, _KEPT),
+    Loss("state", "cut at its start", _TOPIC, _NOTHING, _KEPT),
+    Loss("state", "`cleanup.policy=delete` for an hour", _TOPIC, _NOTHING, _KEPT),
+    Loss("assignment", "deleted", _NOTHING, _NOTHING, _LEADER),
+    Loss("assignment", "emptied", _NOTHING, _NOTHING, _LEADER),
+    Loss("assignment", "cut at its start", _NOTHING, _NOTHING, _LEADER),
+    Loss("assignment", "`cleanup.policy=delete` for an hour", _NOTHING, _NOTHING, _LEADER),
 )
+
+
+def _table() -> str:
+    """Return the table of the page; its cells are those of ``LOSSES``."""
+    rows = [
+        f"| {loss.topic} | {loss.how} | {f'`check`: {loss.detected}' if loss.detected else 'no'} "
+        f"| {loss.refused or 'nothing'} | {loss.rebuilt} |"
+        for loss in LOSSES
+    ]
+    head = ["| topic | what happened | detected | refused | rebuilt |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def test_the_page_has_the_table() -> None:
+    text = PAGE.read_text()
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    written = text[:before] + _table() + text[after:]
+    if os.environ.get("K2KTUI_DOCUMENTS") == "write":
+        PAGE.write_text(written)
+    assert text == written
 
 
 class Stopped(Copied):
@@ -129,7 +157,7 @@ class Stopped(Copied):
         assert alter_topic(self.cluster, name, "cleanup.policy", "delete") is None
         for partition, offset in end.items():
             # A run record and the position of the busy partition are the newest two records.
-            kept = {"commit": 2}.get(role, 1) if how == "cut" else 0
+            kept = {"commit": 2}.get(role, 1) if how.startswith("cut") else 0
             delete_before(self.target, name, max(0, offset - kept), partition)
         assert alter_topic(self.cluster, name, "cleanup.policy", policy) is None
 
@@ -150,7 +178,7 @@ def test_nothing_is_said_of_a_pipeline_that_lost_nothing(stopped: Stopped) -> No
     assert not _failing(stopped.config)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.topic}-{loss.how}")
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.topic} {loss.how}")
 def test_a_loss_is_detected_and_refused(stopped: Stopped, loss: Loss) -> None:
     topic = unique_name()
     stopped.prepare(topic)
