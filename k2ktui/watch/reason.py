@@ -16,6 +16,11 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
             return "the source topic was deleted and created again; its offsets start over"
         case PartitionState.GONE:
             return "the topic does not exist on the source, or may not be described"
+        case PartitionState.NEW if status.target_end:
+            return (
+                "it has no position, and its target partition has held records; k2ktui check says "
+                "whether the position is lost"
+            )
         case PartitionState.NEW:
             return "nothing has been copied yet"
         case PartitionState.HELD:

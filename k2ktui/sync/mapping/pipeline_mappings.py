@@ -116,8 +116,9 @@ class PipelineMappings:
         topic = safe_text(self._config.coordination.commit.topic)
         return NothingCopied(
             f"no run of pipeline {name} is known: topic {topic} on the target cluster {why}",
-            hint="Start the pipeline (k2ktui start -f FILE), or check the name in the file and "
-            "coordination.commit.topic.",
+            hint="If it has copied before, its positions are lost: k2ktui check -f FILE names the "
+            "ways on. Otherwise start the pipeline (k2ktui start -f FILE), or check the "
+            "name in the file and coordination.commit.topic.",
         )
 
     def clusters(self) -> ClusterPair:

@@ -20,6 +20,7 @@ from k2ktui.engine.records.run_record import Run, SharedLayout, run_key, run_val
 from k2ktui.engine.records.state import SourcePartition, position_key
 from k2ktui.errors import ExitCode, Refused
 from k2ktui.kafka.admin.topics import alter_topic
+from k2ktui.replication.ownership.commit_state import CommitTopic, read_commit_state
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
 from k2ktui.replication.preflight.suite import run_checks
@@ -33,6 +34,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
+from tests.support.commands.cli import k2ktui
 from tests.support.pipelines.copied import Copied, delete_topic, only
 from tests.support.records.kinds import delete_before
 
@@ -108,7 +110,7 @@ def test_the_page_has_the_table() -> None:
 class Stopped(Copied):
     """A pipeline that runs have shared and copied completely, and that is stopped now."""
 
-    def prepare(self, topic: str) -> None:
+    def prepare(self, topic: str, copied_from: str = "") -> None:
         create_topic(self.source, topic, 2)
         produce(self.source, topic, [Out(b"q", None, _QUIET)] * 3 + [Out(b"b", None, _BUSY)] * 3)
         self.assignment = f"__assignment_{self.name.replace('-', '_')}"
@@ -196,3 +198,32 @@ def test_a_loss_is_detected_and_refused(stopped: Stopped, loss: Loss) -> None:
         (check,) = failing
         assert f"{topic}-{_QUIET}" in check.detail and f"{topic}-{_BUSY}" not in check.detail
         assert "offsets recover" in check.hint and "offsets clear" in check.hint
+
+
+def test_evidence_of_another_pair_of_clusters_refuses_nothing(stopped: Stopped) -> None:
+    """Planted: what a run with another source cluster left is taken for this pipeline's."""
+    stopped.prepare(unique_name(), "another-source-cluster")
+    stopped.lose("commit", "deleted")
+    assert not _failing(stopped.config)
+
+
+def test_what_was_cleared_before_the_loss_is_no_evidence(stopped: Stopped) -> None:
+    stopped.prepare(unique_name())
+    k2ktui("offsets", "clear", "-f", stopped.file, "--topic", ".*", "--yes")
+    stopped.lose("commit", "deleted")
+    assert not _failing(stopped.config)
+
+
+def test_lost_positions_are_set_or_cleared(stopped: Stopped) -> None:
+    topic = unique_name()
+    stopped.prepare(topic)
+    stopped.lose("commit", "deleted")
+    k2ktui("offsets", "set", "-f", stopped.file, f"{topic}:{_QUIET}:3", "--yes")
+    (check,) = _failing(stopped.config)
+    assert not check.fatal and f"{topic}-{_BUSY}" in check.detail
+    k2ktui("offsets", "clear", "-f", stopped.file, f"{topic}:{_BUSY}", "--yes")
+    assert not _failing(stopped.config)
+    commit = CommitTopic(stopped.commits, 1, stopped.name)
+    state = read_commit_state(stopped.cluster, commit, 30.0)
+    assert state.positions[SourcePartition(topic, _QUIET)].offset == 3
+    assert (state.run.lost_term, len(state.positions)) == (0, 1) and state.run.term > 1
