@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -27,7 +28,7 @@ from k2ktui.engine.records.cleared import Cleared, ClearedKey, ClearedTerms
 from k2ktui.engine.records.evidence import Evidence, MappedUpTo, Trace
 from k2ktui.engine.records.run_record import LARGEST_TERM
 from k2ktui.engine.records.state import MalformedRecord, SourcePartition, read_mapping_key
-from k2ktui.errors import TimedOut
+from k2ktui.errors import ClusterRefused, TimedOut
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
 from k2ktui.kafka.client_errors import NOT_AUTHORIZED
@@ -101,14 +102,19 @@ class _EvidenceReader:
         state_topic, mapping_topic = coordination.state.topic, self._config.offset_mapping.topic
         topics = self._describe({state_topic, mapping_topic, coordination.assignment.topic})
         state, mappings = topics.get(state_topic), topics.get(mapping_topic)
-        has_state = state is not None and self._read_state(state)
+        has_state = False
+        if state is not None:
+            with self._unless_refused(state_topic):
+                has_state = self._read_state(state)
         if (assignment := topics.get(coordination.assignment.topic)) is not None:
-            self._read_owners(assignment)
+            with self._unless_refused(assignment.name):
+                self._read_owners(assignment)
         can_tell = self._ask_transactions()
         if mappings is not None:
-            self._read_mappings(mappings, _LAST_MAPPINGS)
-            if whole or self._remains.terms or not (has_state or can_tell):
-                self._read_mappings(mappings, None)
+            with self._unless_refused(mapping_topic):
+                self._read_mappings(mappings, _LAST_MAPPINGS)
+                if whole or self._remains.terms or not (has_state or can_tell):
+                    self._read_mappings(mappings, None)
         remains = self._remains
         log.info(
             "evidence of earlier runs of %s: %s",
@@ -117,6 +123,14 @@ class _EvidenceReader:
         )
         cleared = ClearedTerms(remains.cleared.values())
         return Evidence(remains.mapped, remains.terms, remains.sources, cleared, remains.unread)
+
+    @contextmanager
+    def _unless_refused(self, topic: str) -> Iterator[None]:
+        """Go on without a topic that the principal may not read: copying needs only to write it."""
+        try:
+            yield
+        except ClusterRefused as error:
+            self._remains.unread[topic] = error.message
 
     def _describe(self, names: Collection[str]) -> dict[str, TopicDescription]:
         """Describe control topics; those that are missing or may not be read are left out."""
