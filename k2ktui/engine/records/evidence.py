@@ -152,9 +152,10 @@ class Evidence:
         The cluster changes only if the pipeline is cleared, or if a restored one is accepted: the
         next later run that is known says it.
         """
-        if not term or not sources or not self.sources:
+        if not sources or not self.sources:
             return False
-        later = [other for other in self.sources if other >= term]
+        # What has no term was left by the last run that is known.
+        later = [other for other in self.sources if term and other >= term]
         named = self.sources[min(later) if later else max(self.sources)]
         return bool(named) and named not in sources
 

@@ -63,7 +63,7 @@ class Owned:
     run, pipeline_run = Run(7, 1), Run(5, 0, layout=SharedLayout("l", SLOTS, ready=True))
     unfinished: Mapping[int, Any] = {}
     retired: frozenset[int] = frozenset()
-    longest_commit_s, must_take_over = 60.0, False
+    longest_commit_s, must_take_over, lost_term = 60.0, False, 0
     pair: Any = None
 
     def __init__(self) -> None:
@@ -92,7 +92,9 @@ class Discovery:
     def __init__(self, ownership: Owned, is_wanted: Any) -> None:
         self._ownership, self._is_wanted = ownership, is_wanted
 
-    def discover(self, positions: Any, moved: Any = None) -> TopicSnapshot:
+    def discover(
+        self, positions: Any, is_well: bool = True, moved: Any = None, lost_term: int = 0
+    ) -> TopicSnapshot:
         if self._ownership.error is not None:
             raise self._ownership.error
         wanted = [partition for partition in PARTITIONS if self._is_wanted(partition)]

@@ -54,7 +54,7 @@ class Discovery:
         self.discovered = 0
 
     def discover(
-        self, positions: object, is_well: bool = True, moved: object = None
+        self, positions: object, is_well: bool = True, moved: object = None, lost_term: int = 0
     ) -> TopicSnapshot:
         self.discovered += 1
         return TopicSnapshot(

@@ -63,6 +63,7 @@ class Discovery:
         positions: object,
         is_well: bool = True,
         moved: MovedTopics = NO_MOVED_TOPICS,
+        lost_term: int = 0,
     ) -> TopicSnapshot:
         found = [source for source in POSITIONS if source.topic not in moved]
         return TopicSnapshot(

@@ -44,7 +44,7 @@ class Discovery:
     """Finds two topics, one of which lags by 7 and one by 2."""
 
     def discover(
-        self, positions: object, is_well: bool = True, moved: object = None
+        self, positions: object, is_well: bool = True, moved: object = None, lost_term: int = 0
     ) -> TopicSnapshot:
         return TopicSnapshot(
             {source: Route(CopyPath.VERBATIM, source.topic, 0, 1) for source in POSITIONS},

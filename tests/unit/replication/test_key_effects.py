@@ -367,7 +367,7 @@ def test_metrics_of_sync_have_their_prefix() -> None:
 class Hanging:
     """A ownership whose commit topic cannot be read in time at first."""
 
-    run, must_take_over = Run(1, 1), False
+    run, must_take_over, lost_term = Run(1, 1), False, 0
     topic = commit_topic(pipeline(), 1)
     unfinished: Mapping[int, TransactionState] = {}
     retired: frozenset[int] = frozenset()
@@ -390,7 +390,10 @@ class NoDiscovery:
     """Discovers nothing; says which positions the driver has."""
 
     def discover(
-        self, positions: Mapping[SourcePartition, Position], moved: object = None
+        self,
+        positions: Mapping[SourcePartition, Position],
+        moved: object = None,
+        lost_term: int = 0,
     ) -> TopicSnapshot:
         raise TakenOver(dict(positions))
 
