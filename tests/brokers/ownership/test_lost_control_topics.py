@@ -133,7 +133,8 @@ class Stopped(Copied):
         owners = SlotOwners(1, "h-1", "l", {0: "h-1", 1: "h-1"})
         produce(self.target, self.assignment, [Out(owners_value(owners), owners_key(self.name))])
         store = StateStore(self.config, self.cluster)
-        runner = Runner("h-1", "h", "ops", 1, 1, 1, RunnerState.STOPPED, term=1, source=pair.source)
+        copied_from = copied_from or pair.source
+        runner = Runner("h-1", "h", "ops", 1, 1, 1, RunnerState.STOPPED, term=1, source=copied_from)
         for _ in range(2):  # the first one is what is cut
             store.put([runner])
         store.close()
