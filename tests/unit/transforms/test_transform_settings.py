@@ -14,7 +14,7 @@ def properties(master: str, transforms: bool, **config: str) -> dict[str, str]:
     settings = SparkSettings(
         master=master, config={k.replace("_", "."): v for k, v in config.items()}
     )
-    return spark_properties(settings, "test", Path("x"), Path("y"), transforms=transforms)
+    return spark_properties(settings, "test", Path("/x"), Path("/y"), transforms=transforms)
 
 
 def test_only_local_workers_are_forked_with_their_modules_loaded() -> None:
