@@ -58,6 +58,7 @@ from k2ktui.replication.topics.target_settings import (
     PAST_AND_FUTURE_LIMIT,
     TIMESTAMP_TYPE,
     future_limit,
+    max_message_bytes,
 )
 from k2ktui.replication.topics.targets import (
     TargetPlan,
@@ -511,10 +512,11 @@ def _compare_settings(
     settings: Settings,
     source_settings: Settings,
 ) -> Iterator[Check]:
-    target_limit, limit = (
-        int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, source_settings)
-    )
-    if target_limit < limit:
+    target_limit, limit = map(max_message_bytes, (settings, source_settings))
+    if target_limit is None or limit is None:
+        cluster = "target" if target_limit is None else "source"
+        yield unknown_check(name, f"{MAX_MESSAGE_BYTES} cannot be read on the {cluster}")
+    elif target_limit < limit:
         alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
         yield failed_check(
             name,

@@ -26,6 +26,7 @@ from k2ktui.replication.topics.target_settings import (
     CLEANUP_POLICY,
     DEFAULT_MAX_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
+    max_message_bytes,
     target_spec,
 )
 from k2ktui.text import safe_message, safe_text
@@ -151,8 +152,7 @@ def ensure_dead_letters(
     for plan in settled:
         assert plan.existing is not None
         entries = limits[plan.name]
-        entry = None if isinstance(entries, K2kError) else entries.get(MAX_MESSAGE_BYTES)
-        limit = int(entry.value or 0) if entry is not None else 0
+        limit = None if isinstance(entries, K2kError) else max_message_bytes(entries)
         topic = DeadLetterTopic(
             plan.name, plan.existing.partitions, limit or DEFAULT_MAX_MESSAGE_BYTES
         )

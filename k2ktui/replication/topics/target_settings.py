@@ -58,10 +58,13 @@ _EXCLUDED = frozenset(
 _EXCLUDED_PREFIXES = ("remote.", "local.retention.", "confluent.", "redpanda.")
 
 
-def max_message_bytes(settings: Settings) -> int:
-    """Return the largest batch that a topic with these settings accepts, in bytes."""
+def max_message_bytes(settings: Settings) -> int | None:
+    """Return the largest batch that a topic with these settings accepts, in bytes.
+
+    None if the cluster does not tell it: counted as 0, it would be below every other limit.
+    """
     entry = settings.get(MAX_MESSAGE_BYTES)
-    return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_MESSAGE_BYTES
+    return int(entry.value) if entry is not None and entry.value.isdecimal() else None
 
 
 def future_limit(settings: Settings) -> int | None:
@@ -84,7 +87,8 @@ def size_settings(settings: Settings) -> tuple[int, str]:
     The second decides what the brokers make of a batch before they compare it with the first.
     """
     entry = settings.get(COMPRESSION_TYPE)
-    return max_message_bytes(settings), entry.value if entry is not None else ""
+    limit = max_message_bytes(settings) or DEFAULT_MAX_MESSAGE_BYTES
+    return limit, entry.value if entry is not None else ""
 
 
 def target_spec(
@@ -156,9 +160,9 @@ def _unread_note(topic: str) -> str:
 def _select_settings(config: PipelineConfig, settings: Settings, future_ms: int) -> dict[str, str]:
     excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
     copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
-    limit = settings.get(MAX_MESSAGE_BYTES)
-    if limit and int(limit.value or 0) > DEFAULT_MAX_MESSAGE_BYTES:
-        copied[MAX_MESSAGE_BYTES] = limit.value
+    limit = max_message_bytes(settings)
+    if limit is not None and limit > DEFAULT_MAX_MESSAGE_BYTES:
+        copied[MAX_MESSAGE_BYTES] = str(limit)
     kept = {
         key: value
         for key, value in copied.items()
