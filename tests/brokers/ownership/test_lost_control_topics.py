@@ -65,8 +65,8 @@ class Loss:
 _POSITIONS, _TOPIC, _NOTHING = "positions", "control topic", ""
 _ALL, _QUIET_ONLY = "the start, with exit code 5", "the partitions without a position"
 _RECOVER = "`k2ktui offsets recover`: each position that mappings and both logs prove"
-_NO_MAPPINGS = "nothing: positions stay, groups behind are `unmapped`"
-_KEPT = "nothing: check holds, drills and `offsets show`"
+_NO_MAPPINGS = "nothing: positions stay; groups behind are `unmapped` unless records prove more"
+_KEPT = "nothing: look at `k2ktui hold`, `drill list` and `offsets show`"
 _LEADER = "the leader writes it again"
 LOSSES = (
     Loss("commit", "deleted", _POSITIONS, _ALL, _RECOVER),
