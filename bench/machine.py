@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from k2ktui.runtime.artifacts import KAFKA_VERSION
+from k2ktui.runtime.artifacts import CONNECT_VERSION, KAFKA_VERSION
 from k2ktui.runtime.java import find_java
 
 _PROGRAM = "k2ktui"
@@ -24,7 +24,7 @@ def describe() -> dict[str, str]:
         "CPU": f"{_cpu_model()}, {os.cpu_count()} cores",
         "Memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "Kernel": f"{platform.system()} {platform.release()}",
-        "Apache Kafka": f"{KAFKA_VERSION} (brokers and MirrorMaker 2)",
+        "Apache Kafka": f"{KAFKA_VERSION} (brokers), {CONNECT_VERSION} (MirrorMaker 2)",
         "Java": _java(),
         "Python": platform.python_version(),
         "Spark": version("pyspark"),

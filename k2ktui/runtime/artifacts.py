@@ -29,8 +29,11 @@ from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.4.0"
 SERVER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
-CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}"
-CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
+# Of MirrorMaker 2, the peer of tests and benchmarks: there was no connect-mirror 4.4.0 to download
+# when 4.4.0 became the version of the brokers.
+CONNECT_VERSION = "4.3.1"
+CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{CONNECT_VERSION}"
+CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{CONNECT_VERSION}"
 # Logs to standard error, which ``child_process`` redirects to the process's log file.
 LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 
