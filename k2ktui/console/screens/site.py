@@ -265,7 +265,8 @@ class SiteScreen(OperationScreen):
     @property
     def is_composed(self) -> bool:
         """Whether all widgets are there; a change of size may come before, or while it closes."""
-        return bool(self.query(Grid)) and len(self.query("Tile TextLines")) == len(self.query(Tile))
+        tiles = len(self.query(Tile))  # none yet, while only the table is there
+        return bool(self.query(Grid)) and 0 < tiles == len(self.query("Tile TextLines"))
 
     @property
     def _side(self) -> int:

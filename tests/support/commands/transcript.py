@@ -8,6 +8,7 @@ again, and the difference is reviewed. JSON has a line a field there.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import io
 import json
@@ -105,7 +106,11 @@ def compare_transcript(name: str, commands: Iterable[Typed], folder: Path) -> No
     if _WRITE:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    assert text == path.read_text(), f"{path.name}: K2KTUI_TRANSCRIPT=write writes it again"
+    kept = path.read_text()
+    if text != kept:
+        lines = difflib.unified_diff(kept.splitlines(), text.splitlines(), "kept", "printed", n=1)
+        difference = "\n".join(lines)
+        pytest.fail(f"{path.name}: K2KTUI_TRANSCRIPT=write writes it again\n{difference}")
 
 
 def _readable(output: str) -> str:
