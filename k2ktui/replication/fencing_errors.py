@@ -172,15 +172,24 @@ def outcome_unknown(topic: str, reason: str) -> TimedOut:
     )
 
 
-def ownership_lost() -> OwnershipLost:
+def ownership_lost(*, has_expired: bool = False) -> OwnershipLost:
     """Return the error of a driver whose epoch was raised without a run that takes its place.
 
-    It got no response to a bump of its own, its id has expired (a week without use), or topics
-    of its pipeline were moved.
+    It got no response to a bump of its own, or topics of its pipeline were moved; or the
+    coordinator has forgotten its id, which is known then.
     """
+    if has_expired:
+        cause = (
+            "the target has forgotten the driver's transactional id, which was not used for "
+            "transactional.id.expiration.ms of its brokers"
+        )
+    else:
+        cause = (
+            "the driver's epoch was raised: a response of the transaction coordinator was lost, or "
+            "topics were moved"
+        )
     return OwnershipLost(
-        "the driver's epoch is not its own any more: a response of the transaction coordinator was "
-        "lost, its transactional id has expired, or topics were moved",
+        cause,
         unchanged="No records are written until the run has taken over the pipeline again.",
         hint="Start the pipeline again unless it is running: then it takes over by itself.",
     )

@@ -51,11 +51,13 @@ class NotOwner(Exception):
     Attributes:
         is_certain: whether another driver has bumped it. Otherwise it may have been a bump of this
             driver whose response was lost, or the id has expired.
+        has_expired: whether the coordinator had forgotten the id, and a bump of this driver has
+            created it again.
     """
 
-    def __init__(self, *, is_certain: bool) -> None:
+    def __init__(self, *, is_certain: bool, has_expired: bool = False) -> None:
         super().__init__()
-        self.is_certain = is_certain
+        self.is_certain, self.has_expired = is_certain, has_expired
 
 
 class Contested(Exception):
@@ -114,10 +116,13 @@ class ProducerEpochs:
         """Bump the driver's epoch on the condition that no other driver did.
 
         Raises:
-            NotOwner: another driver did, or the response to an earlier bump was lost.
+            NotOwner: another driver did, the response to an earlier bump was lost, or the id has
+                expired; after that, until ``take_ownership``, nothing is asked.
             CoordinatorError: the coordinator refused or did not answer.
         """
-        held = self._held[DRIVER]
+        held = self._held.get(DRIVER)
+        if held is None:
+            raise NotOwner(is_certain=False)
         try:
             bumped = await self._bump(held, seconds)
         except CoordinatorError as error:
@@ -129,9 +134,16 @@ class ProducerEpochs:
             )
             raise NotOwner(is_certain=is_certain) from error
         if bumped.producer_id != held.producer_id and held.epoch < LAST_EPOCH:
-            # The id expired, so the first requester gets it, even a former owner.
-            log.warning("ownership of %s unknown: its producer id has expired", self._group)
-            raise NotOwner(is_certain=False)
+            # The id expired, so the first requester gets it, even a former owner. The former
+            # epoch is forgotten: it would be refused, as if another driver had raised it, which
+            # ends the run, although this bump has.
+            del self._held[DRIVER]
+            log.warning(
+                "ownership of %s unknown: the coordinator has forgotten its transactional id, "
+                "which was not used for transactional.id.expiration.ms",
+                self._group,
+            )
+            raise NotOwner(is_certain=False, has_expired=True)
         self._held[DRIVER] = bumped
 
     async def fence(self, slot: int, seconds: float) -> None:
@@ -161,7 +173,11 @@ class ProducerEpochs:
         bumped = held and await self._bump_held(held, seconds)
         await self.confirm_ownership(seconds)
         if bumped is None:
-            log.info("slot %d of %s: its epoch was raised by another process", slot, self._group)
+            log.info(
+                "slot %d of %s: its epoch was raised by another process, or its id has expired",
+                slot,
+                self._group,
+            )
             raise Contested
         self._held[slot] = bumped
         return bumped

@@ -97,7 +97,7 @@ class Fence:
         self.loop = Loop()
         self.wire = Wire(self.loop, options, "target", cluster_id)
         self._epochs = ProducerEpochs(self.wire, topic.ids, timeout_ms)
-        self._is_open = self.is_owned = False
+        self._is_open = self.is_owned = self._has_expired = False
         self.unfinished: dict[int, TransactionState] = {}
 
     def open(self) -> None:
@@ -119,7 +119,7 @@ class Fence:
             TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: the coordinator did not do it.
         """
-        self.is_owned, self.unfinished = False, {}
+        self.is_owned, self._has_expired, self.unfinished = False, False, {}
         for attempts_left in reversed(range(_TAKE_ATTEMPTS)):
             if not self._transactional:
                 break
@@ -180,7 +180,7 @@ class Fence:
             id_, timeout = Producer(None), self.renew_s
             return self._run(lambda: init_producer(self.wire, id_, self._timeout_ms, timeout))
         if not self.is_owned:
-            raise ownership_lost()
+            raise ownership_lost(has_expired=self._has_expired)
         return self._run_slot(slot, lambda: self._epochs.renew(slot, self.renew_s))
 
     def recover(self, slot: int) -> Producer:
@@ -250,8 +250,9 @@ class Fence:
             if self._has_successor(error.is_certain):
                 raise superseded(self._pipeline) from error
             self.is_owned = False
+            self._has_expired |= error.has_expired
             log.warning("ownership of %s unknown, taking over again", self._pipeline)
-            raise ownership_lost() from error
+            raise ownership_lost(has_expired=self._has_expired) from error
         except CoordinatorError as error:
             raise self.explain(error) from error
         return result

@@ -227,6 +227,55 @@ def test_a_driver_that_lost_the_lock_gets_no_token(version: Version) -> None:
         owner.recover(0)
 
 
+@pytest.mark.parametrize("version", Version)
+def test_a_lock_that_has_expired_is_not_another_drivers(
+    version: Version, make_fence: Callable[[DirectWire], Fence]
+) -> None:
+    """Its own bump has created it again: asked once more, the fence still names no other driver."""
+    target = Coordinator(version)
+    fence = make_fence(DirectWire(target))
+    fence.take(lambda: _SLOTS)
+    tokens = [fence.recover(slot) for slot in range(_SLOTS)]
+    for name in list(target.ids):
+        target.expire(name)
+    for ask in (lambda: fence.renew(0), fence.confirm, lambda: fence.renew(1), fence.confirm):
+        with pytest.raises(OwnershipLost, match=r"transactional\.id\.expiration\.ms"):
+            ask()
+    assert not fence.is_owned
+    fence.take(lambda: _SLOTS)
+    assert not [token for token in tokens if can_write(target, token)]
+    for slot in range(_SLOTS):
+        assert can_write(target, fence.recover(slot))
+
+
+@pytest.mark.parametrize("version", Version)
+def test_a_slot_that_has_expired_does_not_cost_the_lock(
+    version: Version, make_fence: Callable[[DirectWire], Fence]
+) -> None:
+    target = Coordinator(version)
+    fence = make_fence(DirectWire(target))
+    fence.take(lambda: _SLOTS)
+    tokens = [fence.recover(slot) for slot in range(_SLOTS)]
+    for slot in (STATE, *range(_SLOTS)):
+        target.expire(transactional_id("g", slot))
+    assert all(can_write(target, fence.recover(slot)) for slot in (STATE, *range(_SLOTS)))
+    assert fence.is_owned and not [token for token in tokens if can_write(target, token)]
+
+
+@pytest.mark.parametrize("version", Version)
+def test_a_lock_that_has_expired_and_was_taken_is_the_others(
+    version: Version, make_fence: Callable[[DirectWire], Fence]
+) -> None:
+    target = Coordinator(version)
+    fence = make_fence(DirectWire(target))
+    fence.take(lambda: _SLOTS)
+    target.expire("g.driver")
+    other = Owner(target)
+    with pytest.raises(Superseded):
+        fence.renew(0)
+    assert can_write(target, other.recover(0))
+
+
 STEPS = st.lists(
     st.sampled_from(
         ["renew", "renew", "begin", "begin", "commit", "time out", "complete", "fence", "move"]
