@@ -43,6 +43,8 @@ def invoke(command: click.Command, *arguments: object) -> Ended:
         [str(argument) for argument in arguments],
         standalone_mode=False,
         catch_exceptions=False,
+        # As the program's: click keeps the option that a command's first context has given it.
+        help_option_names=["-h", "--help"],
     )
     returned = done.return_value
     code = returned if isinstance(returned, int) else done.exit_code
