@@ -19,6 +19,7 @@ from tests.support.clusters.kafka import (
 from tests.support.drill.checks import alter_topic
 from tests.support.oracle.judge import prove
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import START_TIMEOUT
 from tests.support.records.sent_batches import CODECS, grown_values, make_batch, send_batches
 
 pytestmark = pytest.mark.proof
@@ -102,7 +103,8 @@ def test_killed_while_batches_are_halved(
             alter_topic(target, topic, max_message_bytes=str(40_000 >> number))
             send(source, topic, topic.partition("-")[0], range(10 * number, 10 * number + 2))
         pipeline.await_hit(step)
-    pipeline.await_copying()
+    # Not that more is copied: on a busy machine, the rest may be there already.
+    eventually(lambda: all(map(pipeline.is_caught_up, topics)), "all is copied", START_TIMEOUT)
     pipeline.end(run)
     prove(source, target, pipeline.name, *topics)
 
