@@ -14,6 +14,7 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -25,7 +26,6 @@ from tests.support.drill.checks import alter_topic
 from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Run
-from tests.support.records.kinds import delete_before
 from tests.support.records.traffic import mixture
 
 pytestmark = pytest.mark.proof

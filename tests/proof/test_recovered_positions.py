@@ -12,7 +12,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     create_topic,
-    delete_compacted,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -50,9 +50,9 @@ def lose(pipeline: Pipeline, loss: str, cut: int) -> None:
         case "deleted":
             delete_topic(target, topic)
         case "emptied":
-            delete_compacted(target, topic, end_offsets(target, topic)[0])
+            delete_before(target, topic, end_offsets(target, topic)[0])
         case "cut":
-            delete_compacted(target, topic, cut)
+            delete_before(target, topic, cut)
 
 
 @pytest.mark.parametrize("settings", [SHARED, {}], ids=["shared", "exclusive"])

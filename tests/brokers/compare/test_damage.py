@@ -21,6 +21,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_before,
     eventually,
     open_transaction,
     produce,
@@ -39,7 +40,6 @@ from tests.support.records.damage import (
     remove,
     swap,
 )
-from tests.support.records.kinds import delete_before
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,11 @@ import pytest
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
-from tests.support.clusters.kafka import Out, produce, produce_transaction, read_all
+from tests.support.clusters.kafka import Out, delete_before, produce, produce_transaction, read_all
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, UNKNOWN, Drilled
 from tests.support.drill.planted import plant, planted
 from tests.support.pipelines.copied import Copied
-from tests.support.records.kinds import delete_before
 
 # Each test makes its own copy.
 pytestmark = pytest.mark.slow

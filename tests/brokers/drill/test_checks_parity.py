@@ -10,7 +10,13 @@ from confluent_kafka.admin import AclOperation
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.kafka import await_leaders, create_topic, eventually, unique_name
+from tests.support.clusters.kafka import (
+    await_leaders,
+    create_topic,
+    delete_before,
+    eventually,
+    unique_name,
+)
 from tests.support.clusters.secure import SecureNode
 from tests.support.drill.checks import (
     FAIL,
@@ -80,7 +86,6 @@ def test_d28_retention_on_the_target(drilled: Drilled) -> None:
 
 
 def test_d28_records_that_the_target_has_deleted(drilled: Drilled) -> None:
-    from tests.support.records.kinds import delete_before
 
     group = drilled.commit("a", 2, 5)
     delete_before(drilled.target, drilled.topic, 4)

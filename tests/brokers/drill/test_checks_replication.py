@@ -13,11 +13,17 @@ from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, open_transaction, produce
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_before,
+    eventually,
+    open_transaction,
+    produce,
+)
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled
 from tests.support.pipelines.copied import delete_topic
-from tests.support.records.kinds import delete_before
 
 # Each test makes its own copy.
 pytestmark = pytest.mark.slow

@@ -5,14 +5,19 @@ from __future__ import annotations
 from time import monotonic
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.reader import await_stable, read_committed, read_written, stable_ends
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, produce, produce_transaction
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    create_topic,
+    delete_before,
+    produce,
+    produce_transaction,
+)
 
 WAYS = {
     "ends": stable_ends,
@@ -60,12 +65,6 @@ def test_records_before_the_log_start_are_gone(target: KafkaNode, cluster: Clust
     assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"2"]
     delete_before(target, topic, 3)
     assert [record.value for record in read_committed(cluster, topic, 1, 10)] == []
-
-
-def delete_before(node: KafkaNode, topic: str, offset: int) -> None:
-    with_admin = admin(node)
-    at = TopicPartition(topic, 0, offset)
-    with_admin.delete_records([at])[at].result(TIMEOUT)
 
 
 @pytest.mark.parametrize("way", WAYS)

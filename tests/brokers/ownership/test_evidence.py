@@ -10,25 +10,25 @@ from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.evidence import Trace
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.kafka.admin.topics import alter_topic
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.evidence_reader import read_evidence
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import create_topic, end_offsets, produce, unique_name
+from tests.support.clusters.kafka import (
+    create_topic,
+    delete_before,
+    end_offsets,
+    produce,
+    unique_name,
+)
 from tests.support.pipelines.copied import Copied, delete_topic
-from tests.support.records.kinds import delete_before
 
 
 def _lose_positions(copied: Copied) -> None:
     """Delete the commit topic, and make it again as brokers would."""
     delete_topic(copied.target, copied.commits)
     create_topic(copied.target, copied.commits, 1, {"cleanup.policy": "compact"})
-
-
-def set_policy(copied: Copied, policy: str) -> None:
-    assert alter_topic(copied.cluster, copied.commits, "cleanup.policy", policy) is None
 
 
 def _runner(term: int) -> Runner:
@@ -93,7 +93,6 @@ def test_records_deleted_at_the_start_are_a_loss(copied: Copied) -> None:
         finally:
             ownership.close()
 
-    set_policy(copied, "delete")  # brokers refuse it for a compacted topic
     assert take_over() == (2, 0)
     delete_before(copied.target, copied.commits, 1)  # the run record of term 1, and a position
     assert take_over() == (3, 2)

@@ -19,7 +19,6 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.records.state import SourcePartition, position_key
 from k2ktui.errors import ExitCode, Refused
-from k2ktui.kafka.admin.topics import alter_topic
 from k2ktui.replication.ownership.commit_state import CommitTopic, read_commit_state
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
@@ -29,6 +28,7 @@ from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_before,
     end_offsets,
     produce,
     read_all,
@@ -36,7 +36,6 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.commands.cli import k2ktui
 from tests.support.pipelines.copied import Copied, delete_topic, only
-from tests.support.records.kinds import delete_before
 
 _QUIET, _BUSY = 0, 1  # source partitions; the position of the quiet one is older
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
@@ -156,13 +155,10 @@ class Stopped(Copied):
             delete_topic(self.target, name)
             return
         end = end_offsets(self.target, name)
-        policy = "delete" if role == "mapping" else "compact"
-        assert alter_topic(self.cluster, name, "cleanup.policy", "delete") is None
         for partition, offset in end.items():
             # A run record and the position of the busy partition are the newest two records.
             kept = {"commit": 2}.get(role, 1) if how.startswith("cut") else 0
             delete_before(self.target, name, max(0, offset - kept), partition)
-        assert alter_topic(self.cluster, name, "cleanup.policy", policy) is None
 
 
 @pytest.fixture

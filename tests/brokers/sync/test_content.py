@@ -38,6 +38,7 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     open_transaction,
@@ -48,7 +49,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.clusters.secure import start_secure_node
-from tests.support.records.kinds import delete_before, make_all
+from tests.support.records.kinds import make_all
 from tests.support.records.traffic import CODECS, mixture
 
 PATIENCE = 20.0

@@ -40,6 +40,7 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -49,7 +50,6 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, delete_topic
-from tests.support.records.kinds import delete_before
 
 HOUR_MS = 3_600_000
 # Long enough for a busy machine: a repeat is due in the second half of it.

@@ -14,6 +14,7 @@ from tests.brokers.sync.test_content import cluster, record_of
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_before,
     end_offsets,
     open_transaction,
     produce,
@@ -22,7 +23,7 @@ from tests.support.clusters.kafka import (
     start_offsets,
     unique_name,
 )
-from tests.support.records.kinds import delete_before, make_all
+from tests.support.records.kinds import make_all
 from tests.support.records.traffic import CODECS, mixture
 
 PATIENCE = 20.0

@@ -38,13 +38,13 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     open_transaction,
     produce,
 )
 from tests.support.pipelines.copied import Copied, delete_topic
-from tests.support.records.kinds import delete_before
 
 AT, OTHER = SourcePartition("s", 0), SourcePartition("s", 1)
 LANE = ("t", 0)

@@ -18,6 +18,7 @@ from tests.support.clusters.kafka import (
     Got,
     Out,
     create_topic,
+    delete_before,
     produce,
     produce_transaction,
     read_all,
@@ -26,7 +27,7 @@ from tests.support.clusters.kafka import (
 from tests.support.clusters.registry_stand_in import two_stand_ins
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.copied import Copied
-from tests.support.records.kinds import KINDS, delete_before
+from tests.support.records.kinds import KINDS
 from tests.support.records.traffic import CODECS
 
 pytestmark = pytest.mark.slow

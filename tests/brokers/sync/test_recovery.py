@@ -39,7 +39,7 @@ from tests.support.clusters.kafka import (
     admin,
     client,
     create_topic,
-    delete_compacted,
+    delete_before,
     end_offsets,
     produce,
     read_all,
@@ -229,7 +229,7 @@ def test_kept_positions_and_new_topics_are_left_alone(copied: Copied) -> None:
     produce(copied.source, new, [b"new"] * 3)
     # Compaction may leave either record of a key below what was deleted.
     cut = end_offsets(copied.target, copied.commits)[0] - 1
-    delete_compacted(copied.target, copied.commits, cut)
+    delete_before(copied.target, copied.commits, cut)
     kept = position(copied, topic, 1)
 
     done = recover(copied, "--yes")

@@ -11,11 +11,17 @@ from confluent_kafka import Consumer, TopicPartition
 from k2ktui.engine.moves.groups import make_group_rows
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.moves.snapshot import SnapshotReader
-from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce
+from tests.support.clusters.kafka import (
+    Out,
+    client,
+    create_topic,
+    delete_before,
+    eventually,
+    produce,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied
-from tests.support.records.kinds import delete_before
 
 RECORDS, PACE = 20_000, 7
 

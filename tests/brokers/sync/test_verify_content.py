@@ -33,6 +33,7 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
     create_topic,
+    delete_before,
     eventually,
     open_transaction,
     produce,
@@ -40,7 +41,6 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.records.kinds import delete_before
 from tests.support.records.traffic import mixture
 
 COMPACTED = {

@@ -14,11 +14,10 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import DrillStatus, PhaseStatus
 from k2ktui.engine.records.gaps import RETURNED
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import end_offsets, start_offsets
+from tests.support.clusters.kafka import delete_before, end_offsets, start_offsets
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import Yes
-from tests.support.records.kinds import delete_before
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

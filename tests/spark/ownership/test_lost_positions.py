@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.kafka.admin.topics import alter_topic
-from k2ktui.kafka.clients import target_cluster
-from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -25,7 +23,6 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui
 from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.pipeline import Pipeline
-from tests.support.records.kinds import delete_before
 
 pytestmark = pytest.mark.slow
 
@@ -98,11 +95,7 @@ def test_a_commit_topic_cut_at_its_start_stops_some_partitions(
     end = end_offsets(target, pipeline.commit_topic)[0]
     produce(source, busy, [b"more"])
     pipeline.catch_up()
-    cluster = target_cluster(load_checked((str(pipeline.write()),)).config)
-    # Brokers refuse to delete records of a compacted topic.
-    assert alter_topic(cluster, pipeline.commit_topic, "cleanup.policy", "delete") is None
     delete_before(target, pipeline.commit_topic, end)
-    assert alter_topic(cluster, pipeline.commit_topic, "cleanup.policy", "compact") is None
     produce(source, busy, [b"once more"])
     produce(source, quiet, [b"once more"])
     run = pipeline.catch_up(code=1)

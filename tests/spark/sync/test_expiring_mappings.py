@@ -11,6 +11,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -20,7 +21,6 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.pipeline import Pipeline
-from tests.support.records.kinds import delete_before
 
 pytestmark = pytest.mark.slow
 

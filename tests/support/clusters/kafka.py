@@ -279,30 +279,38 @@ def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     return _bounds(node, topic, "read_uncommitted")[0]
 
 
-def delete_compacted(node: ServingCluster, topic: str, before: int) -> None:
-    """Delete the records of partition 0 of a compacted topic before an offset.
+def delete_before(node: ServingCluster, topic: str, offset: int, partition: int = 0) -> None:
+    """Delete a partition's records before an offset.
 
     Brokers refuse that of a topic that is only compacted, so its policy is another one meanwhile.
     """
     with_admin = admin(node)
-    at = TopicPartition(topic, 0, before)
-    for policy in ("delete", "compact"):
-        entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        with_admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
-        if policy == "delete":
+    at = TopicPartition(topic, partition, offset)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    policy = with_admin.describe_configs([resource])[resource].result(TIMEOUT)["cleanup.policy"]
+    compacted = policy.value == "compact"
 
-            def is_deleted() -> bool:
-                # The leader may not have the new policy yet.
-                try:
-                    with_admin.delete_records([at])[at].result(TIMEOUT)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.POLICY_VIOLATION:
-                        raise
-                    return False
-                return True
+    def is_deleted() -> bool:
+        # The leader may not have the new policy yet.
+        try:
+            with_admin.delete_records([at])[at].result(TIMEOUT)
+        except KafkaException as error:
+            if not compacted or error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+        return True
 
-            eventually(is_deleted, f"the start of {topic} is deleted")
+    if compacted:
+        _set_policy(with_admin, topic, "delete")
+    eventually(is_deleted, f"the records of {topic}-{partition} before {offset} are deleted")
+    if compacted:
+        _set_policy(with_admin, topic, "compact")
+
+
+def _set_policy(with_admin: AdminClient, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    with_admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
 
 
 def _bounds(

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
-    admin,
     client,
     create_topic,
+    delete_before,
     eventually,
     produce,
     produce_transaction,
@@ -146,14 +146,6 @@ def _beheaded(node: KafkaNode, topic: str) -> None:
     create_topic(node, topic)
     produce(node, topic, mixture(10, 300, 1), linger_ms=50)
     delete_before(node, topic, 137)
-
-
-def delete_before(node: KafkaNode, topic: str, offset: int, partition: int = 0) -> None:
-    """Delete a partition's records below an offset."""
-    with_admin = admin(node)
-    place = TopicPartition(topic, partition, offset)
-    for future in with_admin.delete_records([place]).values():
-        future.result(TIMEOUT)
 
 
 def _now() -> int:
