@@ -96,7 +96,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--seeds", type=int, default=1, help="run proofs with this many times as many seeds"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="run proofs with N times as many seeds as they have, not only with that of this run",
     )
     parser.addoption(
         "--brokers",
@@ -105,14 +108,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SOURCE,TARGET",
         help="run the matrix with these versions of Kafka, for example 3.6.2,4.1.1; repeatable",
     )
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``@pytest.mark.seeds(n)``: the test takes ``seed``, and is run with n of them, or more."""
-    mark = metafunc.definition.get_closest_marker("seeds")
-    if mark is not None:
-        times = metafunc.config.getoption("seeds")
-        metafunc.parametrize("seed", range(mark.args[0] * times))
 
 
 def started(node: KafkaNode) -> KafkaNode:

@@ -12,6 +12,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers, Kind, kind_of
 from tests.support.pipelines.pipeline import Pipeline
+from tests.support.schedule.rotation import Rotation
 
 # From old to new, from new to old, and between neighbors.
 PAIRS = (
@@ -46,13 +47,14 @@ class Pair:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each pair, or those of the module's ``PAIRS``, or of ``--brokers``.
+    """The pair of this run, out of ``PAIRS`` or the module's, or those of ``--brokers``.
 
     Tests of a pair share a process, see ``tests/support/schedule/plugin.py``.
     """
     if "pair" in metafunc.fixturenames:
         chosen = [tuple(option.split(",")) for option in metafunc.config.getoption("brokers")]
-        pairs = chosen or list(getattr(metafunc.module, "PAIRS", PAIRS))
+        rotation = Rotation.of(metafunc.config)
+        pairs = chosen or rotation.take(getattr(metafunc.module, "PAIRS", PAIRS))
         names = {"-to-".join(pair): pair for pair in pairs}
         params = [
             pytest.param(pair, id=name, marks=pytest.mark.xdist_group(name))

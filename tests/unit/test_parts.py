@@ -70,23 +70,18 @@ def all_and_parts() -> list[set[str]]:
 
 def test_all_parts_together_are_all_long_tests(all_and_parts: list[set[str]]) -> None:
     everything, *parts = all_and_parts
-    assert len(everything) > 900 and set.union(*parts) == everything
+    assert len(everything) > 500 and set.union(*parts) == everything
 
 
-def test_every_part_has_the_proofs_of_the_copy_and_the_fuzzing(
+def test_every_part_has_the_proofs_of_the_copy_the_fuzzing_and_the_matrix(
     all_and_parts: list[set[str]],
 ) -> None:
     everything, *parts = all_and_parts
     common = set.intersection(*parts)
     proofs = {name for name in everything if name.startswith(EVERY_TIME)}
-    assert common == {name for name in proofs if not re.search(r"(at_any_time|step)\[\w+-1", name)}
-    assert {name for name in proofs if name.startswith(EVERY_TIME[0])} & common
-
-
-def test_every_part_has_one_pair_of_brokers(all_and_parts: list[set[str]]) -> None:
-    for part in all_and_parts[1:]:
-        copies = "tests/matrix/test_copies.py::test_every_kind_of_topic_on_both_paths"
-        assert len([name for name in part if name.startswith(copies)]) == 1
+    assert common == proofs
+    for path in EVERY_TIME:
+        assert any(name.startswith(path) for name in common)
 
 
 def test_the_gate_runs_a_part() -> None:

@@ -1,6 +1,6 @@
 """Which long tests a gate runs: all of them take three hours on two slow cores.
 
-Each gate runs what ``runs_every_time`` names, and one part of the others; the gate after the next
+Each gate runs what ``EVERY_TIME`` names, and one part of the others; the gate after the next
 commit runs the next part. ``bash .ci/run all`` runs everything.
 """
 
@@ -15,9 +15,8 @@ from tests.support.schedule.durations import group_durations, group_of
 from tests.support.schedule.long import is_long
 
 # What k2ktui promises first: exactly once when processes are killed at every step, and parsers
-# that no input breaks.
-EVERY_TIME = ("tests/proof/test_exactly_once.py", "tests/unit/fuzz/")
-MATRIX = "tests/matrix/"
+# that no input breaks. And the matrix, whose pair of versions rotates.
+EVERY_TIME = ("tests/proof/test_exactly_once.py", "tests/unit/fuzz/", "tests/matrix/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +56,9 @@ class Part:
         """Return the tests of a gate with this part."""
         long = [item for item in items if is_long(item)]
         groups = self.groups(group_durations(filter(is_dealt, long)))
-        pairs = sorted({pair for item in long if (pair := broker_pair(item)) is not None}, key=str)
-        pair = pairs[(self.number - 1) % len(pairs)] if pairs else None
-        return frozenset(
-            item
-            for item in long
-            if (group_of(item) in groups if is_dealt(item) else broker_pair(item) in (None, pair))
-        )
-
-
-def runs_every_time(item: pytest.Item) -> bool:
-    """Return whether a long test belongs to each gate: of proofs the first seed only."""
-    if not item.nodeid.startswith(EVERY_TIME):
-        return False
-    return not isinstance(item, pytest.Function) or _parameter(item, "seed") in (None, 0)
-
-
-def _parameter(item: pytest.Function, name: str) -> object:
-    return item.callspec.params.get(name) if hasattr(item, "callspec") else None
-
-
-def broker_pair(item: pytest.Item) -> object:
-    """Return the versions of brokers that a test of the matrix takes, None for other tests."""
-    if not item.nodeid.startswith(MATRIX) or not isinstance(item, pytest.Function):
-        return None
-    return _parameter(item, "pair")
+        return frozenset(item for item in long if not is_dealt(item) or group_of(item) in groups)
 
 
 def is_dealt(item: pytest.Item) -> bool:
-    """Return whether a long test belongs to one of the parts, and not to gates otherwise."""
-    return not runs_every_time(item) and broker_pair(item) is None
+    """Return whether a long test belongs to one of the parts, and not to every gate."""
+    return not item.nodeid.startswith(EVERY_TIME)

@@ -25,6 +25,12 @@ from tests.support.schedule.durations import (
 )
 from tests.support.schedule.long import LONG, is_long
 from tests.support.schedule.parts import Part, is_dealt
+from tests.support.schedule.rotation import (
+    ALL,
+    parametrize_rotating,
+    parse_rotation,
+    settle,
+)
 
 # Of the fast suite: one process with the clusters, two for the rest.
 _WORKERS = 3
@@ -52,6 +58,24 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if whole and (os.cpu_count() or 1) > 1:
         config.option.numprocesses = _WORKERS
         config.option.dist = "loadgroup"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settle(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print which values this run takes."""
+    number = config.getoption("rotation")
+    if number == ALL:
+        return "rotation: all seeds, pairs of versions and other values that take turns"
+    return (
+        f"rotation: {number} (--rotation {number} takes the same values, --rotation all takes all)"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize_rotating(metafunc)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -129,8 +153,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         type=Part.parse,
         metavar="K/N",
-        help="of the long tests run those of every gate, one pair of the matrix, and part K of N "
-        "of the others",
+        help="of the long tests run those of every gate, the matrix, and part K of N of the others",
+    )
+    parser.addoption(
+        "--rotation",
+        type=parse_rotation,
+        metavar="NUMBER|all",
+        help="of seeds and other values that take turns, take those of this number of commits "
+        "(default: that of the checkout), or all",
     )
 
 

@@ -1,0 +1,113 @@
+"""Values that take turns: one in each run, all after as many commits, all at once on request."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.schedule.rotation import ALL, Rotation, count_commits, parse_rotation
+
+ROOT = Path(__file__).parents[2]
+# A suite that has only the schedule's plugin.
+CONFTEST = """
+import sys
+sys.path.insert(0, {root!r})
+pytest_plugins = ["tests.support.schedule.plugin"]
+def pytest_addoption(parser):
+    parser.addoption("--seeds", type=int)
+"""
+TESTS = """
+from pytest import mark
+@mark.rotate("codec", ["lz4", "zstd", "gzip"])
+@mark.rotate("mode", ["shared", "exclusive"], ids=str.upper)
+def test_both(codec, mode): pass
+@mark.seeds(2)
+def test_seeds(seed): pass
+"""
+
+
+def test_each_value_has_its_turn() -> None:
+    values = ["a", "b", "c"]
+    assert [[*Rotation(number).take(values)] for number in range(4)] == [["a"], ["b"], ["c"], ["a"]]
+    assert Rotation(None).take(values) == values and Rotation(5).take([]) == []
+
+
+def test_all_combinations_of_two_lists_come_round() -> None:
+    numbers = map(Rotation, range(8))
+    seen = {(*turn.take("ab"), *turn.after(2).take("wxyz")) for turn in numbers}
+    assert len(seen) == 8
+
+
+@pytest.mark.parametrize("text", ["", "none", "1/2"])
+def test_what_is_no_rotation_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_rotation(text)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a suite with tests that rotate; it is not in a checkout: no commits."""
+    directory = tmp_path_factory.mktemp("suite")
+    (directory / "conftest.py").write_text(CONFTEST.format(root=str(ROOT)))
+    (directory / "test_it.py").write_text(TESTS)
+    options = "[pytest]\nmarkers =\n  rotate\n  seeds\n"
+    (directory / "pytest.ini").write_text(options)
+    return directory
+
+
+def run(suite: Path, *arguments: str) -> tuple[set[str], str]:
+    """Return the tests that have passed, by their ids, and the output."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments],
+        cwd=suite,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = {word for line in ran.stdout.splitlines() if "PASSED" in line for word in line.split()}
+    return {word.partition("::")[2] for word in words if "::" in word}, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "tests"),
+    [
+        ("0", {"test_both[SHARED-lz4]", "test_seeds[0]"}),
+        ("1", {"test_both[EXCLUSIVE-lz4]", "test_seeds[1]"}),
+        ("4", {"test_both[SHARED-gzip]", "test_seeds[0]"}),
+    ],
+)
+def test_a_run_takes_the_values_of_its_number(suite: Path, number: str, tests: set[str]) -> None:
+    passed, shown = run(suite, "--rotation", number)
+    assert passed == tests and f"rotation: {number} " in shown
+
+
+def test_all_values_and_more_seeds_run_on_request(suite: Path) -> None:
+    passed, shown = run(suite, "--rotation", ALL)
+    assert len(passed) == 8 and "rotation: all" in shown
+    passed, _ = run(suite, "--seeds", "2", "-k", "seeds")
+    assert passed == {f"test_seeds[{seed}]" for seed in range(4)}
+
+
+def test_a_test_that_is_named_with_its_value_runs(suite: Path) -> None:
+    assert run(suite, "test_it.py::test_seeds[1]")[0] == {"test_seeds[1]"}
+
+
+def test_processes_take_the_same_values(suite: Path) -> None:
+    assert run(suite, "-n", "2", "--rotation", "3")[0] == {
+        "test_both[EXCLUSIVE-zstd]",
+        "test_seeds[1]",
+    }
+
+
+def test_the_number_is_that_of_commits(tmp_path: Path, suite: Path) -> None:
+    assert count_commits(tmp_path) == 0
+    assert "rotation: 0 " in run(suite)[1]
+    if (ROOT / ".git").exists():
+        assert count_commits(ROOT) > 0
+
+
+def test_the_gate_runs_all_values_on_request() -> None:
+    assert "--rotation all" in (ROOT / ".ci/run").read_text()
