@@ -9,11 +9,14 @@ again, and the difference is reviewed. JSON has a line a field there.
 from __future__ import annotations
 
 import difflib
+import getpass
 import inspect
 import io
 import json
 import os
 import re
+import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ from typing import Any
 import click
 import pytest
 
+from k2ktui.cli.drill import operator, site
 from k2ktui.cli.main import error_text
 from k2ktui.cli.terminal import confirm
 from k2ktui.errors import ExitCode, K2kError
@@ -56,9 +60,13 @@ class Typed:
             patch.setenv("COLUMNS", str(WIDTH))
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
             patch.setattr(time, "time", lambda: NOON)
+            patch.setattr(getpass, "getuser", lambda: "ops")
+            patch.setattr(socket, "gethostname", lambda: "bastion1")
+            patch.setattr(secrets, "token_hex", lambda count: "d1" * count)
             if self.input:
                 a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
-                patch.setattr(confirm, "sys", a_terminal)
+                for module in (confirm, operator, site):
+                    patch.setattr(module, "sys", a_terminal)
             for name, answer in self.answers.items():
                 patch.setattr(name, answer)
             ended = run_program(self.arguments, self.input)
@@ -123,6 +131,8 @@ def _readable(output: str) -> str:
 
 
 def _quoted(word: str) -> str:
+    if len(word) > WIDTH:
+        return f"{word[:20]}…"
     return word if re.fullmatch(r"[\w./:=,@+-]+", word) else f"'{word}'"
 
 

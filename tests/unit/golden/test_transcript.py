@@ -14,7 +14,7 @@ import pytest
 
 from k2ktui.cli.main import cli
 from tests.support.commands.transcript import TRANSCRIPTS, compare_transcript, typed
-from tests.unit.golden.transcript_cases import CASES
+from tests.unit.golden.cases import CASES, typed_cases
 
 FILE = """
 name: orders
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_print_what_they_printed(command: str, folder: Path) -> None:
-    cases = CASES[command](folder) if command in CASES else []
+    cases = typed_cases(command, folder)
     compare_transcript(command.replace(" ", "-"), [typed(f"{command} --help"), *cases], folder)
 
 

@@ -1,0 +1,195 @@
+"""Cases of the transcript: what reads and prints once: status, records, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from k2ktui.engine.compare.outcomes import Outcome, PartResult
+from k2ktui.engine.compare.report import ComparisonReport
+from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.records.hold import Hold, Holds
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.fleet.model import make_row
+from k2ktui.replication.copying.slot_task import CopyPath
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, passed_check
+from k2ktui.replication.preflight.explain import Explanation
+from k2ktui.watch.model import PipelinePair
+from k2ktui.watch.once import Reading
+from tests.console.test_acting_pictures import REPORT as VERIFIED
+from tests.console.test_comparison import REPORT as COMPARED
+from tests.console.test_records import LISTING
+from tests.support.commands.transcript import Typed, typed
+from tests.support.console.views import (
+    NOON,
+    compared,
+    usual,
+)
+from tests.unit.golden.cases.common import AT, NO_SOURCE, NO_TARGET, PAIR, Cases
+
+
+def status(_: Path) -> list[Typed]:
+    """All figures; held and compared; the source down; the target down."""
+    plain, full = usual(), usual()
+    full.holds = Holds([Hold("clicks", 2, "ann@bastion", int(NOON * 1000), "a new schema")])
+    full.comparison = compared(full, {AT: (7, 0)})
+    read = "k2ktui.watch.once.read_once"
+    down = Reading(usual().view(), source_error=NO_SOURCE)
+    return [
+        typed("status -f orders.yaml", {read: Reading(plain.view())}),
+        typed("status -f orders.yaml --groups", {read: Reading(full.view())}),
+        typed("status -f orders.yaml --groups --json", {read: Reading(full.view())}),
+        typed("status -f orders.yaml", {read: down}),
+        typed("status -f orders.yaml --json", {read: down}),
+        typed("status -f orders.yaml", {read: NO_TARGET}),
+        typed("status -f missing.yaml"),
+        typed("status"),
+    ]
+
+
+def explain(_: Path) -> list[Typed]:
+    """Copied in each way, left out, moved; no topic."""
+    rows = [
+        Explanation("clicks", "clicks", CopyPath.VERBATIM, "nothing changes the records"),
+        Explanation("orders", "orders", CopyPath.RECORD, "headers are removed: x"),
+        Explanation("__connect", "", None, "it belongs to Kafka Connect", left_out=True),
+        Explanation("moved", "moved", None, "it has moved", moved_by="20261121-1158-d1d1"),
+    ]
+    read = "k2ktui.cli.explain.explain_pipeline"
+    return [
+        typed("explain -f orders.yaml", {read: rows}),
+        typed("explain -f orders.yaml --json", {read: rows}),
+        typed("explain -f orders.yaml", {read: []}),
+        typed("explain -f orders.yaml", {read: NO_SOURCE}),
+    ]
+
+
+def check(_: Path) -> list[Typed]:
+    """Each outcome, and a cluster that does not answer."""
+    passed = passed_check("source cluster", "src:9092 is up")
+    rows = [
+        passed,
+        Check("rights", CheckOutcome.FAIL, "no Read on topic clicks", "Grant Read on clicks."),
+        Check("topics", CheckOutcome.WARN, "clicks has no records", "Nothing to do."),
+        Check("Java", CheckOutcome.UNKNOWN, "JAVA_HOME cannot be read"),
+    ]
+    down = Check("source cluster", CheckOutcome.FAIL, "it does not answer", "Start it.",
+                 unreachable=True)  # fmt: skip
+    run, beside = "k2ktui.cli.check.run_checks", {
+        f"k2ktui.cli.check.check_{name}": passed_check(name, "none") for name in
+        ("fence", "file", "holds", "mappings")
+    }  # fmt: skip
+    return [
+        typed("check -f orders.yaml", {run: rows, **beside}),
+        typed("check -f orders.yaml --json", {run: rows, **beside}),
+        typed("check -f orders.yaml", {run: [passed], **beside}),
+        typed("check -f orders.yaml", {run: [down], **beside}),
+    ]
+
+
+def compare(_: Path) -> list[Typed]:
+    """Differences, equal, and files that cannot be written."""
+
+    @contextmanager
+    def run(report: ComparisonReport) -> Iterator[tuple[ComparisonReport, Any]]:
+        yield report, SimpleNamespace(forget=lambda: None)
+
+    name, keep = "k2ktui.compare.run.compare_pipeline", {"k2ktui.compare.run.keep_result": None}
+
+    def answers(report: ComparisonReport) -> dict[str, Any]:
+        def called(*_: object, **__: object) -> Any:
+            return run(report)
+
+        return {name: called, **keep}
+
+    equal = replace(
+        COMPARED, left_out={}, results={AT: PartResult(AT, 0, 9, {Outcome.EQUAL: 9}, 9, 9)}
+    )
+    return [
+        typed("compare -f orders.yaml", answers(COMPARED)),
+        typed("compare -f orders.yaml --json", answers(COMPARED)),
+        typed("compare -f orders.yaml", answers(equal)),
+        typed("compare -f orders.yaml -o missing/report.md"),
+        typed("compare -f orders.yaml --since yesterday"),
+    ]
+
+
+def translate(_: Path) -> list[Typed]:
+    """Exact, bounded, and not copied."""
+    rows = [
+        Translation(("clicks", 0), (SourcePartition("clicks", 0),), 12, Basis.EXACT),
+        Translation(("clicks", 1), (SourcePartition("clicks", 1),), 7, Basis.BOUNDED, 3, 0, "old"),
+        Translation(("clicks", 2), (SourcePartition("clicks", 2),), None, Basis.UNMAPPED, None,
+                    None, "no mapping reaches so far back"),
+    ]  # fmt: skip
+    read = "k2ktui.cli.translate.translate_all"
+    asked = "clicks:0:5 clicks:1:5 clicks:2:5"
+    return [
+        typed(f"translate -f orders.yaml {asked}", {read: [rows]}),
+        typed(f"translate -f orders.yaml {asked} --json", {read: [rows]}),
+        typed("translate -f orders.yaml clicks:0:5", {read: [rows[:1]]}),
+        typed("translate -f orders.yaml clicks:0", {read: [rows]}),
+        typed("translate -f orders.yaml"),
+    ]
+
+
+def records(_: Path) -> list[Typed]:
+    """Records beside their copies, with and without contents."""
+    read = "k2ktui.sync.records.pairs.list_records"
+    at = "records -f orders.yaml payments:0@41"
+    return [
+        typed(at, {read: LISTING}),
+        typed(f"{at} --json", {read: LISTING}),
+        typed(f"{at} --show", {read: LISTING}),
+        typed(f"{at} --show --json", {read: LISTING}),
+        typed(f"{at} --format json"),
+        typed("records -f orders.yaml payments:0"),
+        typed(at, {read: NO_SOURCE}),
+    ]
+
+
+def verify(_: Path) -> list[Typed]:
+    """Differences, and nothing to compare."""
+    read = "k2ktui.sync.operations.verify_content"
+    nothing = replace(VERIFIED, verification=type(VERIFIED.verification)(()), unasked=())
+    return [
+        typed("verify -f orders.yaml", {read: VERIFIED, **PAIR}),
+        typed("verify -f orders.yaml --json", {read: VERIFIED, **PAIR}),
+        typed("verify -f orders.yaml", {read: nothing, **PAIR}),
+        typed("verify -f orders.yaml", {read: NO_SOURCE, **PAIR}),
+        typed("verify -f orders.yaml --plan plan.json --translated"),
+    ]
+
+
+def fleet(folder: Path) -> list[Typed]:
+    """Two pipelines; no directory; an empty one."""
+    (folder / "empty").mkdir(exist_ok=True)
+    behind = usual(PipelinePair("behind"))
+    behind.running = False
+    rows = [
+        make_row(Path("orders.yaml"), usual().view(), None),
+        make_row(Path("behind.yaml"), behind.view(), None),
+    ]
+    read = "k2ktui.fleet.feed.read_fleet"
+    return [
+        typed("fleet -d .", {read: rows}),
+        typed("fleet -d . --json", {read: rows}),
+        typed("fleet -d empty"),
+        typed("fleet -d missing"),
+    ]
+
+
+CASES: Mapping[str, Cases] = {
+    "status": status,
+    "explain": explain,
+    "check": check,
+    "compare": compare,
+    "translate": translate,
+    "records": records,
+    "verify": verify,
+    "fleet": fleet,
+}
