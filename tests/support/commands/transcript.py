@@ -17,12 +17,14 @@ import os
 import re
 import secrets
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NoReturn
 
 import click
 import pytest
@@ -55,13 +57,13 @@ class Typed:
 
     def run(self, folder: Path) -> str:
         """Run it in a folder; return its lines as a transcript has them."""
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, _stopped_clock(patch):
             patch.chdir(folder)
             patch.setenv("COLUMNS", str(WIDTH))
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-            patch.setattr(time, "time", lambda: NOON)
             patch.setattr(getpass, "getuser", lambda: "ops")
             patch.setattr(socket, "gethostname", lambda: "bastion1")
+            patch.setattr(socket, "getaddrinfo", _no_cluster)
             patch.setattr(secrets, "token_hex", lambda count: "d1" * count)
             if self.input:
                 a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
@@ -80,18 +82,62 @@ class Typed:
         return text.replace(str(folder), "FOLDER") + "\n"
 
 
+@contextmanager
+def _stopped_clock(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let it be noon, also for modules that have the function by their own name.
+
+    One that is loaded meanwhile would keep this clock for all tests after it.
+    """
+    clock = time.time
+    patch.setattr(time, "time", _noon)
+    for module in _modules_with(clock):
+        patch.setattr(module, "time", _noon)
+    try:
+        yield
+    finally:
+        for module in _modules_with(_noon):
+            vars(module)["time"] = clock
+
+
+def _no_cluster(host: str, *_: object, **__: object) -> NoReturn:
+    raise AssertionError(f"{host} was looked for: a case has no answer for a reading")
+
+
+def _noon() -> float:
+    return NOON
+
+
+def _modules_with(clock: Callable[[], float]) -> list[ModuleType]:
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("k2ktui.") and vars(module).get("time") is clock
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """An answer that is no function's: the value itself takes the name's place."""
+
+    value: Any
+
+
 def typed(words: str, answers: Mapping[str, Any] | None = None, *, keys: str = "") -> Typed:
     """Return a command of words that blanks separate.
 
     Args:
         words: what follows ``k2ktui``.
-        answers: as for :class:`Typed`; what is no function is what the function returns, or raises.
+        answers: as for :class:`Typed`; what is no function, and no :class:`Is`, is what the
+            function returns, or raises.
         keys: what is typed while the command runs.
     """
     return Typed(
         tuple(words.split()),
         keys,
-        {name: _answering(answer) for name, answer in (answers or {}).items()},
+        {
+            name: answer.value if isinstance(answer, Is) else _answering(answer)
+            for name, answer in (answers or {}).items()
+        },
     )
 
 

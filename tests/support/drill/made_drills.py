@@ -25,7 +25,7 @@ from tests.support.console.views import NOON
 
 NOON_MS = int(NOON * 1000)
 HOSTILE = "payments\x1b[31m‮"
-_LIVE = {
+LIVE = {
     DrillPhase.PREFLIGHT: "1,200 records not copied, the oldest 3 s old",
     DrillPhase.LAG: "lag 1,200 records, at most 10,000",
     DrillPhase.PLAN: "6 rows planned",
@@ -62,7 +62,7 @@ def through(drill: Drill, last: DrillPhase) -> Drill:
     for record in drill.phases:
         drill = begin_phase(drill, record.phase, at)
         at += 1500
-        live = _LIVE.get(record.phase, "done")
+        live = LIVE.get(record.phase, "done")
         drill = end_phase(drill, record.phase, PhaseStatus.DONE, at, live)
         if record.phase is last:
             break
