@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from k2ktui import diagnostics
 from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms.model import Transform
-from k2ktui.errors import ConnectionFailed, ExitCode, K2kError
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.packed_tasks import TaskPacker
 from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
@@ -141,7 +141,8 @@ class SparkRuntime:
         """Start or join Spark.
 
         Raises:
-            K2kError: Spark did not start; the message includes Spark's reason.
+            Refused: Spark did not start; the message includes Spark's reason.
+            ConnectionFailed: Spark's master did not accept the application.
         """
         java, self._ahead = self._ahead, None
         if java is None:
@@ -176,10 +177,10 @@ class SparkRuntime:
         self._transforms = TransformJobs(self._context, self._logins.options, self._schemas)
         java.forget_properties()
 
-    def _did_not_start(self, java: SparkJava, error: Exception) -> K2kError:
+    def _did_not_start(self, java: SparkJava, error: Exception) -> Refused:
         # Without a gateway, only Java's log has the reason.
         words = java_reason(java.said()) if java.gateway is None else ""
-        return K2kError(
+        return Refused(
             f"Spark did not start with master {safe_text(self._settings.master)}: "
             + safe_message(words or spark_reason(error), 600),
             unchanged="Nothing was written.",

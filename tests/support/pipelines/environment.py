@@ -132,9 +132,9 @@ REFUSED: tuple[Case, ...] = (
     ),
     Case(
         "`_JAVA_OPTIONS` with less memory than Spark needs",
-        "The start ends (exit code 1); the message names the variable.",
+        "The start is refused (exit code 5); the message names the variable.",
         {"_JAVA_OPTIONS": "-Xmx128m"},
-        code=1,
+        code=5,
         message="_JAVA_OPTIONS is set",
     ),
 )
