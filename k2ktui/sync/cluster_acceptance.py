@@ -8,10 +8,10 @@ the pipeline is stopped, and records the former id as an alias of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -21,10 +21,11 @@ from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.cluster_pair import ClusterPair, Side
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused, TimedOut
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.content import AbsenceReason, ContentReader, RecordPart, RecordRange
 from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
+from k2ktui.sync.log_bounds import existing_topics, require_bounds
 from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
 from k2ktui.sync.moves.positions import ACCEPT, PositionPlan
 from k2ktui.sync.verify.changed_records import ignored_parts
@@ -34,6 +35,7 @@ from k2ktui.text import list_names, safe_text
 _READ_S = 60.0
 _AT_ONCE = 1_000
 _UNCHANGED = "Nothing was changed."
+_RESTORED = "Whether its partitions were restored"
 _CHECK = "Compare with k2ktui check -f FILE, which names both ids."
 
 
@@ -147,7 +149,7 @@ def _read_logs(
     source: Cluster, target: Cluster, positions: Mapping[SourcePartition, Position]
 ) -> _Logs:
     """Read the bounds of all logs; a partition that exists and has no bounds decides nothing."""
-    topics = _existing(source, {at.topic for at in positions})
+    topics = existing_topics(source, {at.topic for at in positions}, _RESTORED)
     existing = [
         (at.topic, at.partition)
         for at in positions
@@ -155,13 +157,14 @@ def _read_logs(
     ]
     starts = source.offsets(existing, OffsetSpec.earliest())
     ends = source.offsets(existing, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    _require_all("source", [at for at in existing if at not in starts or at not in ends])
-    targets = _existing(target, {n for p in positions.values() for n in p.target_topics})
+    require_bounds(source, existing, starts, ends)
+    names = {name for position in positions.values() for name in position.target_topics}
+    targets = existing_topics(target, names, _RESTORED)
     written = {(at.topic, at.partition) for p in positions.values() for at in p.landed}
     # A target partition that does not exist any more holds nothing.
     absent = {at for at in written if at[0] not in targets or at[1] >= targets[at[0]].partitions}
     known = target.offsets(written - absent, OffsetSpec.latest())
-    _require_all("target", [at for at in written - absent if at not in known])
+    require_bounds(target, written - absent, known)
     return _Logs(
         {
             SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
@@ -170,31 +173,6 @@ def _read_logs(
         {name: topic.topic_id for name, topic in targets.items()},
         {**known, **dict.fromkeys(absent, 0)},
     )
-
-
-def _existing(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:
-    descriptions = {}
-    for name, topic in cluster.describe(sorted(names)).items():
-        if isinstance(topic, TopicDescription):
-            descriptions[name] = topic
-        elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TimedOut(
-                f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
-                f"{safe_text(topic.str())}",
-                unchanged=_UNCHANGED,
-                hint="Whether its partitions were restored is not known: correct this first.",
-            )
-    return descriptions
-
-
-def _require_all(label: str, missing: Sequence[tuple[str, int]]) -> None:
-    if missing:
-        names = list_names([SourcePartition(*at) for at in sorted(missing)], 3)
-        raise TimedOut(
-            f"{names} on the {label} cluster cannot be read: the partition may have no leader yet",
-            unchanged=_UNCHANGED,
-            hint="Repeat the command when all partitions have a leader.",
-        )
 
 
 def _compare_last(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 import numpy as np
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -49,7 +49,7 @@ from k2ktui.engine.records.state import MalformedRecord, SourcePartition
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import list_transactional_ids
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control.reader import await_stable, require_offsets
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import CoordinatorError
@@ -64,6 +64,7 @@ from k2ktui.replication.ownership.commit_state import CommitState, read_commit_s
 from k2ktui.replication.ownership.evidence_reader import read_evidence
 from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
 from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.log_bounds import existing_topics, require_bounds
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.sort import MappingSorter
 from k2ktui.sync.moves.position_writer import PositionWriter
@@ -90,6 +91,7 @@ _ASK_S = 30.0
 _JOURNAL_ENTRIES = 50
 _NAMED = 5
 _UNCHANGED = "Nothing was changed."
+_COPIED_OF_IT = "What was copied of it"
 # Ids of a slot, where the brokers do not list them: its own, and one after a transaction that
 # could not end.
 _IDS_OF_SLOT = 2
@@ -307,41 +309,15 @@ def _read_logs(
     """Read the source logs of all partitions that are selected, mapped or have a position."""
     known = {*reading.mappings.sources, *reading.commits.positions}
     names = {n for n in source.topic_names() if config.topics.matches(n)}
-    topics = _existing(source, names | {at.topic for at in known})
+    topics = existing_topics(source, names | {at.topic for at in known}, _COPIED_OF_IT)
     where = [(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
     starts = source.offsets(where, OffsetSpec.earliest())
     ends = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    _require_all(source, [at for at in where if at not in starts or at not in ends])
+    require_bounds(source, where, starts, ends)
     return {
         SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
         for at in where
     }
-
-
-def _existing(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:
-    descriptions = {}
-    for name, topic in cluster.describe(sorted(names)).items():
-        if isinstance(topic, TopicDescription):
-            descriptions[name] = topic
-        elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TimedOut(
-                f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
-                f"{safe_text(topic.str())}",
-                unchanged=_UNCHANGED,
-                hint="What was copied of it is not known: correct this first.",
-            )
-    return descriptions
-
-
-def _require_all(cluster: Cluster, missing: Sequence[tuple[str, int]]) -> None:
-    if missing:
-        names = list_names([SourcePartition(*at) for at in sorted(missing)], 3)
-        raise TimedOut(
-            f"{names} on the {cluster.label} cluster cannot be read: the partition may have no "
-            "leader yet",
-            unchanged=_UNCHANGED,
-            hint="Repeat the command when all partitions have a leader.",
-        )
 
 
 def _describe(
@@ -353,7 +329,8 @@ def _describe(
     """Return what is known of each partition, without what both logs say of its last copies."""
     sources = sorted({*logs, *reading.mappings.sources, *reading.commits.positions})
     names = {topic: _target_names(config, topic) for topic in {at.topic for at in sources}}
-    on_target = _existing(target, {name for targets in names.values() for name in targets})
+    named = {name for targets in names.values() for name in targets}
+    on_target = existing_topics(target, named, _COPIED_OF_IT)
     scatters = config.replication.sink.scatters
     moved_to = _find_moved_positions(reading.state, set(reading.mappings.sources))
     partitions = []
@@ -431,11 +408,11 @@ def _read_ends(
     """Read the ends of all target partitions that copies are in, or may be in."""
     landed = _landed_ends(reading.mappings)
     names = {name for lost in partitions if lost.landing for name in lost.landing.topics}
-    topics = _existing(target, names | {topic for topic, _ in landed})
+    topics = existing_topics(target, names | {topic for topic, _ in landed}, _COPIED_OF_IT)
     where = [(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
     starts = target.offsets(where, OffsetSpec.earliest())
     highs = target.offsets(where, OffsetSpec.latest())
-    _require_all(target, [at for at in where if at not in starts or at not in highs])
+    require_bounds(target, where, starts, highs)
     asked = {
         at: (*at, max(landed[at], starts[at]))
         for at in where
@@ -679,11 +656,11 @@ def read_writers(config: PipelineConfig, target: Cluster) -> Writers:
         Refused: as for :func:`plan_to_recover`.
     """
     mappings, _, _ = _read_mappings(config, target, read_evidence(config, target))
-    topics = _existing(target, {topic for topic, _ in mappings.targets})
+    topics = existing_topics(target, {topic for topic, _ in mappings.targets}, _COPIED_OF_IT)
     where = [at for at in sorted(mappings.targets) if at[0] in topics]
     starts = target.offsets(where, OffsetSpec.earliest())
     ends = target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    _require_all(target, [at for at in where if at not in starts or at not in ends])
+    require_bounds(target, where, starts, ends)
     scans = {at: _Scan(mappings, at, starts[at], ends[at]) for at in where if ends[at] > starts[at]}
     fetcher = Fetcher(target)
     total = sum(ends[at] - starts[at] for at in scans)

@@ -139,13 +139,16 @@ def plan_move(
     if why or log is None:
         return PositionMove(source, MoveEffect.REFUSED, before, offset=offset, why=why)
     if before is None:
-        new = _begin(offset, log, landing)
+        new = begin_at(offset, log, landing, _FROM_THIS_TERM)
         return PositionMove(
             source, MoveEffect.BEGIN, None, new, offset, left_out=offset - log.start
         )
     other_incarnation = _other_incarnation(before, log, landing)
     if other_incarnation:
-        new = replace(_begin(offset, log, landing), target_partition=before.target_partition)
+        new = replace(
+            begin_at(offset, log, landing, _FROM_THIS_TERM),
+            target_partition=before.target_partition,
+        )
         again = 0 if _differ(before.topic_id, log.topic_id) else max(0, before.offset - offset)
         left_out = max(0, offset - max(before.offset, log.start)) if before.stopped else 0
         return PositionMove(
@@ -222,19 +225,30 @@ def _refusal(offset: int, log: SourceLog | None, landing: TargetTopicState) -> s
     return ""
 
 
-def _begin(offset: int, log: SourceLog, landing: TargetTopicState) -> Position:
+def begin_at(
+    offset: int, log: SourceLog | None, landing: TargetTopicState | None, since: int
+) -> Position:
+    """Return the position of a partition of which nothing is copied before an offset.
+
+    Args:
+        offset: of the next record.
+        log: the source log, if it is there.
+        landing: where its records land, if it is known.
+        since: the term from which on mappings count.
+    """
+    further = landing.further if landing is not None else ()
     return Position(
         offset=offset,
         start=offset,
         leader_epoch=-1,
-        topic_id=log.topic_id,
+        topic_id=log.topic_id if log is not None else "",
         term=0,
         slot=_DRIVER_SLOT,
-        target_topic=landing.topic,
-        target_partition=landing.partition,
-        target_topic_id=landing.topic_id or "",
-        further_targets=tuple((topic, topic_id or "") for topic, topic_id in landing.further),
-        since=_FROM_THIS_TERM,
+        target_topic=landing.topic if landing is not None else "",
+        target_partition=landing.partition if landing is not None else None,
+        target_topic_id=(landing.topic_id if landing is not None else None) or "",
+        further_targets=tuple((topic, topic_id or "") for topic, topic_id in further),
+        since=since,
     )
 
 

@@ -19,7 +19,13 @@ from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.mapping.log import MappingChunk, MappingLog
 from k2ktui.engine.mapping.range_columns import I64
 from k2ktui.engine.mapping.replica import TargetPartition
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, TargetTopicState
+from k2ktui.engine.moves.positions import (
+    MoveEffect,
+    PositionMove,
+    SourceLog,
+    TargetTopicState,
+    begin_at,
+)
 from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import Landed, Position, SourcePartition
@@ -30,7 +36,6 @@ COMPARED = 32
 # Number of terms of a partition whose first copies are compared.
 _TERMS = 16
 _LONGEST = 400
-_DRIVER_SLOT = -1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -420,18 +425,9 @@ def _recovered(
     # Claims too much rather than too little: from `start` on, what has no mapping is unknown, and
     # below it nothing was copied. A pipeline that has lost mappings may have begun before them.
     start = mapped.first if is_whole or not begins_early else 0
-    return Position(
-        offset=mapped.end,
+    return replace(
+        begin_at(mapped.end, log, landing, mapped.since),
         start=min(start, mapped.end),
-        leader_epoch=-1,
-        topic_id=log.topic_id,
-        term=0,
-        slot=_DRIVER_SLOT,
-        target_topic=landing.topic,
-        target_partition=landing.partition,
-        target_topic_id=landing.topic_id or "",
-        further_targets=tuple((topic, topic_id or "") for topic, topic_id in landing.further),
-        since=mapped.since,
         landed=tuple(Landed(*at, landed[at], landed[at]) for at in sorted(mapped.targets)),
     )
 
@@ -441,21 +437,7 @@ def _stop(lost: LostPartition, why: str) -> PositionMove:
     before = lost.position
     if before is None or not lost.is_kept:
         offset = mapped.end if mapped is not None else log.start if log is not None else 0
-        after = Position(
-            offset=offset,
-            start=offset,
-            leader_epoch=-1,
-            topic_id=log.topic_id if log is not None else "",
-            term=0,
-            slot=_DRIVER_SLOT,
-            target_topic=landing.topic if landing is not None else "",
-            target_partition=landing.partition if landing is not None else None,
-            target_topic_id=(landing.topic_id if landing is not None else None) or "",
-            further_targets=tuple(
-                (topic, topic_id or "") for topic, topic_id in (landing.further if landing else ())
-            ),
-            since=mapped.since if mapped is not None else 0,
-        )
+        after = begin_at(offset, log, landing, mapped.since if mapped is not None else 0)
     else:
         after = before
     after = replace(after, stopped=why[:_LONGEST])

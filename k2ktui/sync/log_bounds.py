@@ -1,0 +1,66 @@
+"""Topics and log bounds that a command needs of all partitions, or decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from confluent_kafka import KafkaError
+
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.text import list_names, safe_text
+
+_NAMED = 3
+_UNCHANGED = "Nothing was changed."
+
+
+def existing_topics(
+    cluster: Cluster, names: Collection[str], unknown: str
+) -> dict[str, TopicDescription]:
+    """Return the descriptions of those topics that exist.
+
+    Args:
+        cluster: where.
+        names: of the topics.
+        unknown: what is not known while one of them cannot be read, as a sentence begins.
+
+    Raises:
+        ConnectionFailed, TimedOut: whether one of them exists is not known.
+    """
+    descriptions = {}
+    for name, topic in cluster.describe(sorted(names)).items():
+        if isinstance(topic, TopicDescription):
+            descriptions[name] = topic
+        elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TimedOut(
+                f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
+                f"{safe_text(topic.str())}",
+                unchanged=_UNCHANGED,
+                hint=f"{unknown} is not known: correct this first.",
+            )
+    return descriptions
+
+
+def require_bounds(
+    cluster: Cluster, partitions: Collection[tuple[str, int]], *bounds: Collection[tuple[str, int]]
+) -> None:
+    """Refuse to decide anything while a bound of a partition that exists is not known.
+
+    Args:
+        cluster: where.
+        partitions: topic and number of each.
+        bounds: those of which a bound is known; one collection for each bound.
+
+    Raises:
+        TimedOut: a partition is missing in one of them, as while it has no leader.
+    """
+    missing = {at for at in partitions if any(at not in known for known in bounds)}
+    if missing:
+        names = list_names([SourcePartition(*at) for at in sorted(missing)], _NAMED)
+        raise TimedOut(
+            f"{names} on the {cluster.label} cluster cannot be read: the partition may have no "
+            "leader yet",
+            unchanged=_UNCHANGED,
+            hint="Repeat the command when all partitions have a leader.",
+        )
