@@ -31,7 +31,11 @@ from tests.support.schedule.long import is_long
 settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
 settings.load_profile("k2ktui")
 
-pytest_plugins = ["tests.support.schedule.plugin", "tests.support.pipelines.fixtures"]
+pytest_plugins = [
+    "tests.support.schedule.plugin",
+    "tests.support.schedule.shuffle",
+    "tests.support.pipelines.fixtures",
+]
 
 SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 
