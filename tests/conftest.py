@@ -33,6 +33,7 @@ settings.load_profile("k2ktui")
 
 pytest_plugins = [
     "tests.support.schedule.plugin",
+    "tests.support.schedule.outcomes",
     "tests.support.schedule.shuffle",
     "tests.support.pipelines.fixtures",
 ]

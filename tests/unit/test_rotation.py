@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.schedule.rotation import ALL, Rotation, count_commits, parse_rotation
+from tests.support.schedule.suite import ROOT, run_suite, write_suite
 
-ROOT = Path(__file__).parents[2]
-# A suite that has only the schedule's plugin.
-CONFTEST = """
-import sys
-sys.path.insert(0, {root!r})
-pytest_plugins = ["tests.support.schedule.plugin"]
-def pytest_addoption(parser):
-    parser.addoption("--seeds", type=int)
-"""
 TESTS = """
 from pytest import mark
 @mark.rotate("codec", ["lz4", "zstd", "gzip"])
@@ -50,25 +40,13 @@ def test_what_is_no_rotation_is_refused(text: str) -> None:
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a suite with tests that rotate; it is not in a checkout: no commits."""
-    directory = tmp_path_factory.mktemp("suite")
-    (directory / "conftest.py").write_text(CONFTEST.format(root=str(ROOT)))
-    (directory / "test_it.py").write_text(TESTS)
-    options = "[pytest]\nmarkers =\n  rotate\n  seeds\n"
-    (directory / "pytest.ini").write_text(options)
-    return directory
+    return write_suite(tmp_path_factory.mktemp("suite"), {"test_it.py": TESTS})
 
 
 def run(suite: Path, *arguments: str) -> tuple[set[str], str]:
-    """Return the tests that have passed, by their ids, and the output."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments],
-        cwd=suite,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    words = {word for line in ran.stdout.splitlines() if "PASSED" in line for word in line.split()}
-    return {word.partition("::")[2] for word in words if "::" in word}, ran.stdout
+    """Return the tests that have passed, without the file, and the output."""
+    passed, shown = run_suite(suite, *arguments)
+    return {test.partition("::")[2] for test in passed}, shown
 
 
 @pytest.mark.parametrize(

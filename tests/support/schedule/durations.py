@@ -34,6 +34,12 @@ def function_of(nodeid: str) -> str:
     return re.split(r"[\[@]", nodeid, maxsplit=1)[0]
 
 
+def without_group(nodeid: str) -> str:
+    """Return a node id without xdist's group, which is behind the parameters."""
+    name, at, _ = nodeid.rpartition("@")
+    return name if at and nodeid.rfind("]") < len(name) else nodeid
+
+
 @cache
 def known_durations() -> Mapping[str, float]:
     """Return the mean seconds of the listed test functions."""

@@ -53,10 +53,14 @@ class Part:
         return frozenset(chosen)
 
     def choose(self, items: Sequence[pytest.Item]) -> frozenset[pytest.Item]:
-        """Return the tests of a gate with this part."""
+        """Return the tests of a gate with this part, with the fast ones that it selects."""
         long = [item for item in items if is_long(item)]
         groups = self.groups(group_durations(filter(is_dealt, long)))
-        return frozenset(item for item in long if not is_dealt(item) or group_of(item) in groups)
+        return frozenset(
+            item
+            for item in items
+            if not is_long(item) or not is_dealt(item) or group_of(item) in groups
+        )
 
 
 def is_dealt(item: pytest.Item) -> bool:

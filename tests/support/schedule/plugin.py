@@ -24,6 +24,7 @@ from tests.support.schedule.durations import (
     longest_first,
 )
 from tests.support.schedule.long import LONG, is_long
+from tests.support.schedule.outcomes import note_not_reached, note_other_part
 from tests.support.schedule.parts import Part, is_dealt
 from tests.support.schedule.rotation import (
     ALL,
@@ -174,7 +175,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     part = config.getoption("part")
     if part is not None:
         chosen = part.choose(items)
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        others = [item for item in items if item not in chosen]
+        note_other_part(others)
+        config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item in chosen]
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
@@ -223,4 +226,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail("part of every gate, and not reached in the time that --until leaves")
         return
     if time.time() + _MARGIN * known_durations().get(function_of(item.nodeid), 0) > until:
+        note_not_reached(item)
         pytest.skip("not reached in the time that --until leaves")

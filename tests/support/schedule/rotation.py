@@ -64,12 +64,11 @@ def settle(config: pytest.Config) -> None:
 
 def count_commits(root: Path) -> int:
     """Return the number of commits of a checkout, 0 where git does not tell."""
-    counted = subprocess.run(
-        ["git", "-C", root, "rev-list", "--count", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "-C", str(root), "rev-list", "--count", "HEAD"]
+    try:
+        counted = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return 0
     return int(counted.stdout) if counted.returncode == 0 else 0
 
 

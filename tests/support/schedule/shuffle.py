@@ -11,6 +11,8 @@ from hashlib import blake2b
 
 import pytest
 
+from tests.support.schedule.durations import without_group
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -29,7 +31,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     seed = config.getoption("shuffle")
     if seed is not None:
-        items.sort(key=lambda item: order_of(item.nodeid, seed))
+        items.sort(key=lambda item: order_of(without_group(item.nodeid), seed))
 
 
 def order_of(nodeid: str, seed: int) -> list[bytes]:

@@ -22,6 +22,8 @@ from tests.support.clusters.tls import (
     make_root,
 )
 
+pytestmark = pytest.mark.built
+
 STORE, KEY = "hunter2-store", "hunter2-key"
 
 
