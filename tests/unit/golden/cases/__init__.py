@@ -18,10 +18,21 @@ from tests.unit.golden.cases import (
     positions,
     reading,
     runs,
+    site_drills,
 )
 from tests.unit.golden.cases.common import Cases
 
-_AREAS = (configuration, drills, groups, mirrormaker, parity, positions, reading, runs)
+_AREAS = (
+    configuration,
+    drills,
+    groups,
+    mirrormaker,
+    parity,
+    positions,
+    reading,
+    runs,
+    site_drills,
+)
 
 
 def _by_command() -> dict[str, list[Cases]]:
