@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -33,11 +34,13 @@ from k2ktui.cli.drill import operator, site
 from k2ktui.cli.main import error_text
 from k2ktui.cli.terminal import confirm
 from k2ktui.errors import ExitCode, K2kError
+from k2ktui.runtime.log_lines import LogStream
 from tests.support.commands.in_process import ProgramRun, run_program
 from tests.support.console.views import NOON
 
 TRANSCRIPTS = Path(__file__).parents[2] / "unit" / "golden" / "transcript"
 WIDTH = 120
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE = os.environ.get("K2KTUI_TRANSCRIPT") == "write"
 
 
@@ -57,13 +60,14 @@ class Typed:
 
     def run(self, folder: Path) -> str:
         """Run it in a folder; return its lines as a transcript has them."""
-        with pytest.MonkeyPatch.context() as patch, _stopped_clock(patch):
+        with pytest.MonkeyPatch.context() as patch, _stopped_clock(patch), _same_signals():
             patch.chdir(folder)
             patch.setenv("COLUMNS", str(WIDTH))
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
             patch.setattr(getpass, "getuser", lambda: "ops")
             patch.setattr(socket, "gethostname", lambda: "bastion1")
             patch.setattr(socket, "getaddrinfo", _no_cluster)
+            patch.setattr(LogStream, "_write", _write_line)
             patch.setattr(secrets, "token_hex", lambda count: "d1" * count)
             if self.input:
                 a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
@@ -97,6 +101,23 @@ def _stopped_clock(patch: pytest.MonkeyPatch) -> Iterator[None]:
     finally:
         for module in _modules_with(_noon):
             vars(module)["time"] = clock
+
+
+@contextmanager
+def _same_signals() -> Iterator[None]:
+    """Give back the handlers that a command which runs until a signal has replaced."""
+    kept = {number: signal.getsignal(number) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _write_line(stream: LogStream, line: str) -> bool:
+    """Print a line of a run's log, which goes to a file descriptor otherwise."""
+    click.echo(line, err=vars(stream)["_fd"] != 1)
+    return True
 
 
 def _no_cluster(host: str, *_: object, **__: object) -> NoReturn:

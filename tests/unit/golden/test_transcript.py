@@ -26,18 +26,28 @@ replication:
 """
 
 
-def each_command(command: click.Command, words: str = "") -> Iterator[str]:
-    """Yield the words of each command, groups too."""
+# Commands without a case, and why.
+ONLY_HELP = {
+    "config schema": "the schema of the file is a document of its own, of 2,000 lines",
+}
+
+
+def each_command(command: click.Command, words: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield each command with its words, groups and the whole program, too."""
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             below = command.get_command(click.Context(command), name)
             if below is not None and not below.hidden:
                 yield from each_command(below, f"{words} {name}".strip())
-    if words:
-        yield words
+    yield words, command
 
 
-COMMANDS = list(each_command(cli))
+COMMANDS = dict(each_command(cli))
+
+
+def file_name(command: str) -> str:
+    """Return the name of a command's file; that of the whole program is its own name."""
+    return command.replace(" ", "-") or "k2ktui"
 
 
 @pytest.fixture
@@ -50,12 +60,26 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_print_what_they_printed(command: str, folder: Path) -> None:
     cases = typed_cases(command, folder)
-    compare_transcript(command.replace(" ", "-"), [typed(f"{command} --help"), *cases], folder)
+    compare_transcript(file_name(command), [typed(f"{command} --help"), *cases], folder)
 
 
 def test_each_file_is_of_a_command() -> None:
     """A file of a command that is gone, or renamed, would prove nothing."""
     assert {path.stem for path in TRANSCRIPTS.glob("*.txt")} == {
-        command.replace(" ", "-") for command in COMMANDS
+        file_name(command) for command in COMMANDS
     }
     assert set(CASES) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_each_command_has_cases(words: str, folder: Path) -> None:
+    """One that prints has more than its help; with ``--json``, both outputs."""
+    command = COMMANDS[words]
+    if isinstance(command, click.Group) and not command.invoke_without_command:
+        return  # it prints its help only
+    cases = typed_cases(words, folder)
+    assert bool(cases) is (words not in ONLY_HELP)
+    prints_json = any("--json" in parameter.opts for parameter in command.params)
+    if prints_json and words not in ONLY_HELP:
+        given = ["--json" in case.arguments for case in cases]
+        assert any(given) and not all(given)

@@ -18,6 +18,7 @@ from tests.unit.golden.cases import (
     positions,
     reading,
     runs,
+    schemas,
     site_drills,
 )
 from tests.unit.golden.cases.common import Cases
@@ -31,6 +32,7 @@ _AREAS = (
     positions,
     reading,
     runs,
+    schemas,
     site_drills,
 )
 

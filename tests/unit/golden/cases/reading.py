@@ -18,14 +18,17 @@ from k2ktui.fleet.model import make_row
 from k2ktui.replication.copying.slot_task import CopyPath
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, passed_check
 from k2ktui.replication.preflight.explain import Explanation
-from k2ktui.watch.model import PipelinePair
+from k2ktui.watch.model import PartName, PipelinePair
 from k2ktui.watch.once import Reading
+from k2ktui.watch.recording import Recorder
 from tests.console.test_acting_pictures import REPORT as VERIFIED
 from tests.console.test_comparison import REPORT as COMPARED
 from tests.console.test_records import LISTING
-from tests.support.commands.transcript import Typed, typed
+from tests.support.commands.transcript import Is, Typed, typed
 from tests.support.console.views import (
     NOON,
+    Made,
+    StubFeed,
     compared,
     usual,
 )
@@ -183,7 +186,51 @@ def fleet(folder: Path) -> list[Typed]:
     ]
 
 
+def watch(folder: Path) -> list[Typed]:
+    """Once, of a pipeline, a directory and a recording; recorded; contradictions."""
+    open_it = "k2ktui.watch.poller.open_poller"
+    good, bad, down = Made(), usual(), usual()
+    good.group("fulfilment", good.partition("payments", 0, end=40_000))
+    bad.running = False
+    down.unread = {PartName.SOURCE}
+    down.errors = {PartName.SOURCE: "the source cluster does not answer"}
+    recorder = Recorder(folder / "made.k2k")
+    recorder.add(good.view())
+    recorder.add(bad.view())
+    recorder.close()
+    once = "watch --once -f orders.yaml"
+    directory = folder / "pipelines"
+    directory.mkdir(exist_ok=True)
+    (directory / "orders.yaml").write_text((folder / "orders.yaml").read_text())
+    fleet_read = {"k2ktui.fleet.feed.read_fleet": [make_row(Path("orders.yaml"), usual().view(),
+                  None)]}  # fmt: skip
+    return [
+        typed(once, {open_it: StubFeed(good)}),
+        typed(f"{once} --json", {open_it: StubFeed(good)}),
+        typed(once, {open_it: StubFeed(bad)}),
+        typed(once, {open_it: StubFeed(down), "k2ktui.cli.watch._ONCE_S": Is(0.0)}),
+        typed(f"{once} --record new.k2k", {open_it: StubFeed(good)}),
+        typed(f"{once} --record made.k2k", {open_it: StubFeed(good)}),
+        typed("watch --replay made.k2k"),
+        typed("watch --replay made.k2k --once"),
+        typed("watch --replay missing.k2k"),
+        typed("watch --once -d pipelines", fleet_read),
+        typed("watch --once -d pipelines --json", fleet_read),
+        typed("watch --once -d missing"),
+        typed("watch", {"k2ktui.cli.terminal.options.own_directory": folder / "none"}),
+        typed("watch -f orders.yaml -d pipelines"),
+        typed(f"{once} --plain --json"),
+        typed(f"{once} --metrics"),
+        typed(f"{once} --mirrormaker orders.yaml"),
+        typed(f"{once} --interval 1"),
+        typed("watch -d pipelines --once --metrics"),
+        typed("watch -d pipelines --record new.k2k"),
+        typed("watch --replay made.k2k --mirrormaker mm2.properties"),
+    ]
+
+
 CASES: Mapping[str, Cases] = {
+    "watch": watch,
     "status": status,
     "explain": explain,
     "check": check,
