@@ -137,7 +137,7 @@ def mm2_offsets_show(folder: Path) -> list[Typed]:
     files(folder)
     show = "mm2 offsets show"
     by_name = f"{show} --connect http://connect:8083 --connector mirror"
-    none = {"k2ktui.mm2.flows.connect.Connect.connectors": {}}
+    none: dict[str, Any] = {"k2ktui.mm2.flows.connect.Connect.connectors": {}}
     silent = ConnectionFailed("Kafka Connect (connect:8083) does not answer")
     return [
         typed(f"{show} -f mm2.properties", dedicated()),

@@ -70,8 +70,8 @@ def runs(code: int, *checks: Check) -> Callable[..., int]:
     def run(_: object, report: Any, check: Any, **__: object) -> int:
         for one in checks:
             check(one)
-        for one in REPORTS:
-            report(one)
+        for event in REPORTS:
+            report(event)
         return code
 
     return run
@@ -177,7 +177,7 @@ def jobs_list(folder: Path) -> list[Typed]:
     standby = replace(BEAT, runner="bastion3-1", host="bastion3", state=RunnerState.STANDBY)
     silent = replace(BEAT, runner="bastion4-1", host="bastion4", at_ms=NOON_MS - 60_000,
                      last_error="the target did not answer")  # fmt: skip
-    elsewhere = {read: [], beats: (BEAT, standby, silent), **kept, **PAIR}
+    elsewhere: dict[str, Any] = {read: [], beats: (BEAT, standby, silent), **kept, **PAIR}
     moved = {
         "k2ktui.sync.drill.pair.read_pair_state": PairState(
             PairPhase.FAILED_OVER, "d1", at_ms=NOON_MS
