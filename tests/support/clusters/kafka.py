@@ -113,13 +113,21 @@ def create_topic(
         placed = [list(replica) for replica in replicas]
         topic = NewTopic(name, partitions, replica_assignment=placed, config=dict(config or {}))
     with_admin = admin(node)
+    is_repeated = False
 
     def created() -> bool:
+        nonlocal is_repeated
         try:
             with_admin.create_topics([topic])[name].result(TIMEOUT)
         except KafkaException as error:
-            # A machine that stood still for three seconds has fenced its brokers.
-            if "currently fenced" not in str(error):
+            code = error.args[0].code()
+            if is_repeated and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return True
+            has_no_answer = code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+            is_repeated |= has_no_answer
+            # A machine that stood still for three seconds has fenced its brokers; where they stood
+            # still for a minute, they have not answered.
+            if not has_no_answer and "currently fenced" not in str(error):
                 raise
             return False
         return True
