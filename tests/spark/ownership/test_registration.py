@@ -117,7 +117,8 @@ def test_a_producer_id_after_the_last_epoch_is_registered(copied: Copied) -> Non
     group = commit_topic(copied.config, 1).group
     with driver(copied) as ownership:
         ownership.take_over(1)
-        before = bump(copied.target, f"{group}.0", LAST_EPOCH - 1)
+        (bumped,) = bump(copied.target, f"{group}.0", epoch=LAST_EPOCH - 1)
+        before = bumped.producer_id
         ids = {ownership.recover(0).producer_id for _ in range(4)}
         after = ids - {before}
         assert after, "the epochs were exhausted"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,7 @@ from k2ktui.replication.ownership.epochs import (
 )
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.epochs import bump_until
+from tests.support.clusters.epochs import bump
 from tests.support.clusters.kafka import await_stable, create_topic, produce, unique_name
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Pipeline
@@ -37,23 +38,26 @@ TV0, TV1, FIRST_TV2 = (
     pytest.param(kind, marks=pytest.mark.xdist_group(f"old-{kind}"))
     for kind in ("4-tv0", "4-tv1", "4.0.0")
 )
-copies = pytest.mark.parametrize("old", [TV0, FIRST_TV2], indirect=True)
+everywhere = pytest.mark.parametrize("old", [TV0, TV1, FIRST_TV2], indirect=True)
+copies = pytest.mark.rotate("old", [TV0, FIRST_TV2], indirect=True)
 
 
-@pytest.fixture(params=[TV0, TV1, FIRST_TV2])
+@pytest.fixture
 def old(request: pytest.FixtureRequest, brokers: Brokers) -> KafkaNode:
     (node,) = brokers(request.param)
     return node
 
 
-@pytest.fixture
-def wire(old: KafkaNode) -> Iterator[Wire]:
+@contextmanager
+def connected(old: KafkaNode) -> Iterator[Wire]:
     loop = Loop()
     wire = Wire(loop, {"bootstrap_servers": [old.bootstrap]}, "target")
-    loop.run(lambda: wire.open(_S))
-    yield wire
-    wire.close()
-    loop.close()
+    try:
+        loop.run(lambda: wire.open(_S))
+        yield wire
+    finally:
+        wire.close()
+        loop.close()
 
 
 @pytest.fixture
@@ -63,12 +67,13 @@ def copying(make_pipeline: MakePipeline, topics: dict[str, int], old: KafkaNode)
 
 
 @pytest.mark.slow
-def test_epochs(wire: Wire, old: KafkaNode) -> None:
+@everywhere
+def test_epochs(old: KafkaNode) -> None:
     """What the model of the coordinator says, this one does."""
     topic, group = create_topic(old), unique_name("group")
-    epochs, other = (ProducerEpochs(wire, group, 60_000) for _ in range(2))
 
-    async def run() -> None:
+    async def run(wire: Wire) -> None:
+        epochs, other = (ProducerEpochs(wire, group, 60_000) for _ in range(2))
         await epochs.take_ownership(_S)
         await epochs.fence(0, _S)
         token = await epochs.renew(0, _S)
@@ -86,18 +91,20 @@ def test_epochs(wire: Wire, old: KafkaNode) -> None:
             await epochs.renew(0, _S)
         assert lost.value.is_certain
 
-    wire.loop.run(run)
+    with connected(old) as wire:
+        wire.loop.run(lambda: run(wire))
 
 
 @pytest.mark.slow
-def test_no_transaction_is_begun_with_the_last_epoch(wire: Wire, old: KafkaNode) -> None:
+@everywhere
+def test_no_transaction_is_begun_with_the_last_epoch(old: KafkaNode) -> None:
     """Version 4.0.0 cannot abort one: it stays open, and its id is refused forever."""
     topic, group = create_topic(old), unique_name("group")
-    epochs = ProducerEpochs(wire, group, 60_000)
+    (last,) = bump(old, transactional_id(group, 0), epoch=LAST_EPOCH - 3)
 
-    async def run() -> None:
+    async def run(wire: Wire) -> None:
+        epochs = ProducerEpochs(wire, group, 60_000)
         await epochs.take_ownership(_S)
-        last = await bump_until(wire, transactional_id(group, 0), LAST_EPOCH - 3)
         token = await epochs.reclaim(0, _S)
         assert token == replace(last, epoch=LAST_EPOCH - 1)
         with pytest.raises(Contested):
@@ -110,22 +117,21 @@ def test_no_transaction_is_begun_with_the_last_epoch(wire: Wire, old: KafkaNode)
                 await end_transaction(wire, token, commit=True)
         await epochs.fence(0, _S)
 
-    wire.loop.run(run)
+    with connected(old) as wire:
+        wire.loop.run(lambda: run(wire))
     await_stable(old, topic)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("old", [TV0, TV1], indirect=True)
-def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(
-    wire: Wire, old: KafkaNode
-) -> None:
+def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(old: KafkaNode) -> None:
     """Only an unconditional raise gets past it, to a new producer id."""
     topic, group = create_topic(old), unique_name("group")
-    epochs = ProducerEpochs(wire, group, 60_000)
+    (token,) = bump(old, transactional_id(group, 0), epoch=LAST_EPOCH)
 
-    async def run() -> None:
+    async def run(wire: Wire) -> None:
+        epochs = ProducerEpochs(wire, group, 60_000)
         await epochs.take_ownership(_S)
-        token = await bump_until(wire, transactional_id(group, 0), LAST_EPOCH)
         assert await add_partitions(wire, token, [(topic, 0)]) == {}
         with pytest.raises(CoordinatorError) as caught:
             await init_producer(wire, token, 60_000)
@@ -135,7 +141,8 @@ def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(
         assert await add_partitions(wire, fresh, [(topic, 0)]) == {}
         await end_transaction(wire, fresh, commit=True)
 
-    wire.loop.run(run)
+    with connected(old) as wire:
+        wire.loop.run(lambda: run(wire))
 
 
 @pytest.mark.slow
@@ -152,32 +159,25 @@ def test_a_refused_batch_is_no_competitor(
     pipeline.prove(2000)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
+@pytest.mark.timeout(900)
 @copies
-def test_workers_killed_and_suspended(copying: Pipeline, topics: dict[str, int]) -> None:
-    """A task that is killed with its transaction open, and one that outlives its time-out."""
+def test_workers_killed_and_suspended_and_two_drivers(
+    copying: Pipeline, topics: dict[str, int]
+) -> None:
+    """Tasks killed with their transactions open, one that outlives its time-out, another driver."""
     copying.settings = {"target.kafka.producer": {"transaction.timeout.ms": 3000}}
     with Traffic(copying.source, topics, 1):
-        run = copying.start()
-        run.expect("firstrecord")
+        first = copying.start()
+        first.expect("firstrecord")
         for step in ("joined", "sent", "before-commit"):
             copying.arm(step)
             copying.await_hit(step)
         copying.await_copying()
-        task = copying.suspend_at("sent", run)
+        task = copying.suspend_at("sent", first)
         time.sleep(6)
         task.resume()
         copying.await_copying()
-    copying.end(run)
-    copying.prove()
-
-
-@pytest.mark.proof
-@copies
-def test_two_drivers_on_an_old_target(copying: Pipeline, topics: dict[str, int]) -> None:
-    with Traffic(copying.source, topics, 2):
-        first = copying.start()
-        first.expect("firstrecord")
         second = copying.start()
         assert first.wait() == SUPERSEDED
         first.await_gone()
