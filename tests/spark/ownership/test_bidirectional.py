@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -31,10 +31,12 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui_json
 from tests.support.oracle.judge import COMMIT_TOPIC
 from tests.support.pipelines.both_ways import BothWays, header, identity
-from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline
+from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.batches import writers
 from tests.support.records.traffic import NUMBER, ORIGIN, Traffic
 
+# Drivers that are killed are started again, with Spark.
+pytestmark = pytest.mark.timeout(900)
 MakeBothWays = Callable[..., BothWays]
 
 
@@ -92,28 +94,6 @@ def test_what_was_copied_is_not_copied_back(
 
 
 @pytest.mark.slow
-def test_records_go_to_the_other_side_and_stay_there(
-    make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
-) -> None:
-    both = make_both_ways(list(topics))
-    write_both(source, target, topics)
-    both.catch_up()
-    both.prove(topics, 150)
-    with Traffic(source, topics, 1, origin="a2"), Traffic(target, topics, 2, origin="b2"):
-        runs = [pipeline.start() for pipeline in both.both]
-        for run, pipeline in zip(runs, both.both, strict=True):
-            run.expect("firstrecord")
-            pipeline.await_copying()
-    for run in runs:
-        assert run.stop() == 0
-    both.catch_up()
-    both.prove(topics, 150)
-    for pipeline in both.both:
-        rows = k2ktui_json("status", "-f", pipeline.write())["partitions"]
-        assert [(row["lag_records"], row["coverage"]) for row in rows] == [(0, 1.0)] * 4
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["pipeline", "cluster"])
 def test_a_header_marks_where_records_came_from(
     make_both_ways: MakeBothWays,
@@ -166,8 +146,8 @@ def test_control_topics_of_other_names(
             **{path: f"{stem}-{own}-{key}" for key, path in keys.items()},
             **{f"bidirectional.opposite.{key}": f"{stem}-{other}-{key}" for key in keys},
         }
-    both.catch_up()
-    both.catch_up()
+    for _ in range(2):  # the first one creates them
+        both.catch_up(topic)
     for node, own in ((target, "there"), (source, "back")):
         names = {name for name in admin(node).list_topics(timeout=30).topics if stem in name}
         assert f"{stem}-{own}-commitTopic" in names
@@ -204,10 +184,8 @@ def test_compaction_keeps_who_wrote_a_batch(
     eventually(lambda: cleaned(target, "a", 1000), "compacted on the target")
     produce(target, topic, marked("b", range(8000)))
     both.back.catch_up()
-    both.there.catch_up()
     eventually(lambda: cleaned(source, "b", 1000), "compacted on the source")
-    both.there.catch_up()
-    both.back.catch_up()
+    both.catch_up()
     for node in (source, target):
         newest = {got.key: got for got in read_all(node, topic) if got.key != b"roll"}
         assert len(newest) == 100
@@ -216,10 +194,14 @@ def test_compaction_keeps_who_wrote_a_batch(
     assert max(copied[b"a-%d" % n] for n in range(50)) < min(copied[b"b-%d" % n] for n in range(50))
 
 
-def disturb(both: BothWays, seed: int, rounds: int) -> None:
-    """Kill workers and drivers of both pipelines at random, and start drivers again."""
+def disturb(both: BothWays, seed: int, rounds: int) -> Collection[Run]:
+    """Kill workers and drivers of both pipelines at random, and start drivers again.
+
+    Returns:
+        The runs of both that copy in the end.
+    """
     dice = random.Random(seed)
-    runs = {pipeline.name: pipeline.start() for pipeline in both.both}
+    runs = dict(zip((pipeline.name for pipeline in both.both), both.start(), strict=True))
     for pipeline in both.both:
         runs[pipeline.name].expect("firstrecord")
     for _ in range(rounds):
@@ -237,12 +219,9 @@ def disturb(both: BothWays, seed: int, rounds: int) -> None:
         runs[pipeline.name].expect("started")
     for pipeline in both.both:
         pipeline.await_copying()
-        assert runs[pipeline.name].stop() == 0
-        runs[pipeline.name].await_gone()
+    return runs.values()
 
 
-# Each driver that is killed is started again, with Spark.
-@pytest.mark.timeout(8 * START_TIMEOUT)
 @pytest.mark.proof
 @pytest.mark.seeds(1)
 def test_any_kills_bring_nothing_back(
@@ -258,9 +237,12 @@ def test_any_kills_bring_nothing_back(
         for number, node in traffic.items():
             origin = "a" if node is source else "b"
             stack.enter_context(Traffic(node, topics, number, origin=origin))
-        disturb(both, seed, 5)
-    both.catch_up()
+        runs = disturb(both, seed, 5)
+    both.end(runs, topics)
     both.prove(topics)
+    for pipeline in both.both:
+        rows = k2ktui_json("status", "-f", pipeline.write())["partitions"]
+        assert [(row["lag_records"], row["coverage"]) for row in rows] == [(0, 1.0)] * 4
 
 
 @pytest.mark.proof
@@ -269,17 +251,17 @@ def test_new_producer_ids_bring_nothing_back(
 ) -> None:
     """Epochs run out during the run: the batches of the next producer id are recognized, too."""
     both = make_both_ways(list(topics), {"spark.lap": "500 milliseconds", "spark.slots": 1})
+    write_both(source, target, topics)
+    both.catch_up()  # a transactional id of a pipeline without positions says that they were lost
     for pipeline in both.both:
-        bump(pipeline.target, f"{pipeline.name}.0", LAST_EPOCH - 8)
-    with Traffic(source, topics, 1, origin="a"), Traffic(target, topics, 2, origin="b"):
-        runs = [pipeline.start() for pipeline in both.both]
+        bump(pipeline.target, f"{pipeline.name}.0", epoch=LAST_EPOCH - 8)
+    with Traffic(source, topics, 1, origin="a2"), Traffic(target, topics, 2, origin="b2"):
+        runs = both.start()
         for run, pipeline in zip(runs, both.both, strict=True):
             run.expect("firstrecord")
             eventually(partial(new_ids, pipeline), "a new producer id")
             pipeline.await_copying()
-    for run in runs:
-        assert run.stop() == 0
-    both.catch_up()
+    both.end(runs, topics)
     both.prove(topics)
 
 

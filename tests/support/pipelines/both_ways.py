@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, read_all, unique_name
+from tests.support.clusters.kafka import Got, end_offsets, eventually, read_all, unique_name
 from tests.support.oracle.judge import Expected, prove
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline, Run
 from tests.support.records.traffic import NUMBER, ORIGIN
 
 ENABLED: dict[str, Any] = {"features.bidirectionalReplication": "enabled"}
@@ -50,11 +50,41 @@ class BothWays:
         """The pipelines."""
         return self.there, self.back
 
-    def catch_up(self) -> None:
-        """Let each copy what there is, the first one twice: the second wrote to its source."""
-        self.there.catch_up()
-        self.back.catch_up()
-        self.there.catch_up()
+    def start(self) -> list[Run]:
+        """Start both, at the same time."""
+        return [pipeline.start() for pipeline in self.both]
+
+    def end(self, runs: Iterable[Run], topics: Collection[str]) -> None:
+        """Let the runs of both copy all that there is, and stop them.
+
+        What one writes is on the other one's source: both have to be there while nothing grows.
+        """
+
+        def ends() -> list[dict[int, int]]:
+            return [end_offsets(node, name) for node in (self.a, self.b) for name in topics]
+
+        def are_caught_up() -> bool:
+            before = ends()
+            copied = (pipeline.is_caught_up(name) for pipeline in self.both for name in topics)
+            return all(copied) and ends() == before
+
+        runs = list(runs)
+        eventually(
+            are_caught_up,
+            lambda: "\n".join(["both copy all", *(run.tail() for run in runs)]),
+            RUN_TIMEOUT,
+        )
+        for run in runs:
+            assert run.stop() == 0, run.tail()
+            run.await_gone()
+
+    def catch_up(self, *topics: str) -> None:
+        """Run both until they have copied all; ``topics`` where they have a pattern."""
+        assert topics or isinstance(self.topics, list)
+        runs = self.start()
+        for run in runs:
+            run.expect("progress")  # what has nothing to copy takes a look, too
+        self.end(runs, topics or self.topics)
 
     def prove(self, topics: Collection[str], least: int = 1, header: str = "") -> None:
         """Compare both clusters, both mappings, both sets of positions.
