@@ -42,7 +42,10 @@ def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     return {} if request.param == "no HOME" else {"HOME": str(home)}
 
 
-@pytest.fixture(params=["no HOME", "a file", "of others", "closed"])
+HOMES = ["no HOME", "a file", "of others", "closed"]
+
+
+@pytest.fixture
 def nameless_env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The same for a process that has no privileges: root's, too, when it is nameless."""
     home = tmp_path / "nameless"
@@ -120,6 +123,7 @@ def is_noted(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nameless_env", HOMES, indirect=True)
 def test_commands_that_read(nameless_env: dict[str, str], file: Path) -> None:
     assert is_noted(nameless("jobs", "list", env=nameless_env))
     done = nameless("jobs", "log", "-f", file, env=nameless_env, code=ExitCode.REFUSED)
@@ -127,6 +131,7 @@ def test_commands_that_read(nameless_env: dict[str, str], file: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotate("nameless_env", HOMES, indirect=True)
 def test_a_pipeline_runs(
     nameless_env: dict[str, str], source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
@@ -138,6 +143,7 @@ def test_a_pipeline_runs(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nameless_env", HOMES, indirect=True)
 def test_the_console_opens(nameless_env: dict[str, str], file: Path) -> None:
     require_nameless()
     terminal = Terminal(

@@ -57,6 +57,14 @@ def test_sync_follows_and_verify_proves(
     assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 1
 
 
+def test_a_plan_without_any_group_is_a_finding(
+    copied: Copied, topic: str, source: KafkaNode
+) -> None:
+    copied.copy(topic)
+    planned = k2ktui("plan", "-f", copied.file, code=1)
+    assert f"no group of source cluster {source.cluster_id} has committed" in planned.stderr
+
+
 def test_the_source_is_gone(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:

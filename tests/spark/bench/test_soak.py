@@ -63,7 +63,7 @@ def test_a_run_joins_only_where_runs_share_a_pipeline(capsys: pytest.CaptureFixt
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_short_one_passes(tmp_path: Path) -> None:
-    options = ["--minutes=0.8", "--fault-every=20", "--fault=worker killed", "--prove-every=0.8"]
+    options = ["--minutes=0.5", "--fault-every=12", "--fault=worker killed", "--prove-every=0.5"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak", *options, "--data", str(tmp_path)],
         capture_output=True,

@@ -24,7 +24,7 @@ from tests.support.pipelines.both_ways import BothWays
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.numbered import PARTITIONS, write_numbered
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_restored_target_stops_what_lacks_records(
     assert _values(node, topic, 1) == [*expected, *(f"new-{n}".encode() for n in range(10))]
 
 
-@pytest.mark.parametrize("mode", ["provenance", "cluster"])
+@pytest.mark.rotate("mode", ["provenance", "cluster"])
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_nothing_comes_back_after_a_restore(
     node: KafkaNode, target: KafkaNode, tmp_path: Path, mode: str, side: str
@@ -205,13 +205,12 @@ def test_an_opposite_pipeline_that_is_new_knows_the_restore_from_the_other_one(
     restored = restore(node)
     _start(both.there, restored)
     write_numbered(both.b, topic, "b", range(10))
-    both.back.catch_up()
-    both.there.catch_up()
+    both.catch_up()
     both.prove_content([topic])
     both.close()
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "standby", "shared"])
+@pytest.mark.rotate("mode", ["exclusive", "standby", "shared"])
 def test_a_source_that_was_filled_again_of_a_version_without_topic_ids(
     brokers: Brokers, source: KafkaNode, target: KafkaNode, tmp_path: Path, mode: str
 ) -> None:
@@ -234,7 +233,6 @@ def test_a_source_that_was_filled_again_of_a_version_without_topic_ids(
     pipeline.catch_up(ExitCode.REFUSED)
     produce(filled, topic, _records("more", 0, 7))
     _start(pipeline, filled.cluster_id)
-    pipeline.catch_up()
     prove(filled, target, pipeline.name, topic)
     assert _accept_entry(pipeline)["counts"] == {"accept": 2}
 

@@ -150,8 +150,8 @@ def test_a_file_with_every_documented_key(
 
 
 @pytest.mark.slow
+@pytest.mark.rotate("common", ["", "common: {partitions: 3, replication: 1, config: {}}"])
 @pytest.mark.parametrize("first", ["replicator", "mapper"])
-@pytest.mark.parametrize("common", ["", "common: {partitions: 3, replication: 1, config: {}}"])
 def test_both_published_files_in_either_order(
     source: KafkaNode, target: KafkaNode, tmp_path: Path, first: str, common: str
 ) -> None:

@@ -22,7 +22,7 @@ def test_all_is_copied_once(
 ) -> None:
     """Quotas on requests of both clusters, on fetched bytes, and on creating topics."""
     noise = random.Random(1)
-    topics = [create_topic(source, partitions=3) for _ in range(40)]
+    topics = [create_topic(source, partitions=3) for _ in range(16)]
     for number, topic in enumerate(topics):
         produce(source, topic, mixture(number, 20, 3))
         produce(source, topic, [noise.randbytes(20_000) for _ in range(2)])
