@@ -88,6 +88,11 @@ class _Live:
 
         self._player.start(show)
 
+    def has_given(self, taken_at: float) -> bool:
+        """Whether the view of a time was shown last, with the drills of now."""
+        given = self.given
+        return given is not None and (given.taken_at, given.drills) == (taken_at, self.drills)
+
     def now(self) -> float:
         """Return the time."""
         return self._player.now() if self.clock is None else self.clock
@@ -126,8 +131,10 @@ class Stage:
         assert feed is not None
         feed.drills, feed.clock = tuple(drills), at if exactly else None
         feed.given = None
-        player.seek_number(number_at(player.times, at))
-        await self.until(lambda: feed.given is not None)
+        number = number_at(player.times, at)
+        player.seek_number(number)
+        # Not any view: the player may still be about to show the one of before.
+        await self.until(lambda: feed.has_given(player.times[number]))
         # Posted before this message, so handled before it.
         await self._pilot.pause()
 
@@ -204,6 +211,8 @@ async def opened(
         with _answers(config), idle_by_its_event_loop(app), parsed_once():
             async with app.run_test(size=size) as pilot:
                 stage = Stage(app, pilot, player, feed)
+                # Shown by the start alone: `see` would take it for its own.
+                await stage.until(lambda: feed.given is not None)
                 await stage.see(at)
                 yield stage
                 app.workers.cancel_all()  # one may wait for the answer of a dialog
