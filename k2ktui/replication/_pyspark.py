@@ -83,9 +83,12 @@ def start_java(
         answer: file that it writes to when it can be connected to, in a private directory.
         properties: what is in the properties file.
     """
-    with log.open("wb") as out, _spark_home() as home:
-        script = str(home / "bin" / "spark-submit")
-        command = java_command(properties, home, os.environ) or (script,)
+    home = spark_home()
+    script = str(home / "bin" / "spark-submit")
+    # Not in os.environ: the checks of the same start, on another thread, remove the shell's.
+    env = {**os.environ, _HOME: str(home)}
+    command = java_command(properties, home, env) or (script,)
+    with log.open("wb") as out:
         return subprocess.Popen(
             [script, *command[1:], "--properties-file", str(settings), _SHELL],
             executable=command[0],
@@ -93,7 +96,7 @@ def start_java(
             stdout=out,
             stderr=out,
             start_new_session=True,  # Ctrl-C in the terminal does not reach it
-            env={**os.environ, **_GATEWAY_ENV, _ANSWER: str(answer)},
+            env={**env, **_GATEWAY_ENV, _ANSWER: str(answer)},
         )
 
 
@@ -141,18 +144,11 @@ def submitted_properties() -> dict[str, str] | None:
             gateway.close()
 
 
-@contextlib.contextmanager
-def _spark_home() -> Iterator[Path]:
-    """Set the variable with Spark's directory meanwhile, as Spark's scripts do."""
+def spark_home() -> Path:
+    """Return Spark's directory, as Spark's scripts find it."""
     from pyspark.find_spark_home import _find_spark_home
 
-    before = os.environ.get(_HOME)
-    home = os.environ[_HOME] = _find_spark_home()
-    try:
-        yield Path(home)
-    finally:
-        if before is None:
-            del os.environ[_HOME]
+    return Path(_find_spark_home())
 
 
 def java_command(

@@ -15,6 +15,7 @@ import pytest
 
 from k2ktui.config.model import SparkSettings
 from k2ktui.replication import _pyspark
+from k2ktui.replication.spark.environment import use_own_spark
 from k2ktui.replication.spark.settings import properties_text, spark_properties
 from k2ktui.runtime.java import spark_java_home
 from tests.support.commands.nameless import COMMAND as NAMELESS
@@ -104,10 +105,8 @@ def test_java_gets_the_command_that_sparks_launcher_prints(
     properties = local_properties(tmp_path)
     file = tmp_path / "spark.properties"
     file.write_text(properties_text(properties))
-    with _pyspark._spark_home() as home:
-        assert os.environ["SPARK_HOME"] == str(home)
-        command = _pyspark.java_command(properties, home, os.environ)
-    assert "SPARK_HOME" not in os.environ
+    home = _pyspark.spark_home()
+    command = _pyspark.java_command(properties, home, {**os.environ, "SPARK_HOME": str(home)})
     assert command is not None, "this release is not known: each start runs the launcher"
     arguments = ["--properties-file", str(file), "pyspark-shell"]
     printed = subprocess.run(
@@ -137,11 +136,28 @@ def test_java_gets_the_command_that_sparks_launcher_prints(
 def test_the_launcher_runs_if_something_may_change_the_command(
     tmp_path: Path, config: dict[str, str], variables: dict[str, str]
 ) -> None:
-    with _pyspark._spark_home() as home:
-        env = {"JAVA_HOME": "/java", **variables}
-        command = _pyspark.java_command(local_properties(tmp_path, **config), home, env)
-        plain = _pyspark.java_command(local_properties(tmp_path), home, {"JAVA_HOME": "/java"})
+    home = _pyspark.spark_home()
+    env = {"JAVA_HOME": "/java", **variables}
+    command = _pyspark.java_command(local_properties(tmp_path, **config), home, env)
+    plain = _pyspark.java_command(local_properties(tmp_path), home, {"JAVA_HOME": "/java"})
     assert command is None and plain is not None
+
+
+def test_java_is_started_while_the_checks_of_the_same_start_remove_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do so on another thread; a start failed with "'SPARK_HOME'" as its reason."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(spark_java_home()))
+    settings, environments = SparkSettings(master="local[2]"), []
+
+    def start(command: list[str], env: dict[str, str], **_: object) -> None:
+        use_own_spark(settings)
+        environments.append(env)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    _pyspark.start_java(tmp_path / "s", tmp_path / "l", tmp_path / "a", local_properties(tmp_path))
+    assert [env["SPARK_HOME"] for env in environments] == [str(_pyspark.spark_home())]
 
 
 @pytest.mark.slow
