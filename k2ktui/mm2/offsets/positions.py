@@ -261,7 +261,7 @@ def plan(
         moves.append(StoredMove(source, connector.positions.get(source), position or None, log))
     if wrong:
         raise Refused(
-            "MirrorMaker 2 cannot read from these positions: \n    " + "\n    ".join(wrong),
+            "MirrorMaker 2 cannot read from these positions:\n    " + "\n    ".join(wrong),
             unchanged=NOTHING,
             hint="List the partitions and their log bounds with k2ktui mm2 offsets show.",
         )
