@@ -317,6 +317,8 @@ def mm2_apply_checkpoints(folder: Path) -> list[Typed]:
             f"{reader}.CheckpointReader.find_consuming": later.get("consuming", ()),
             f"{reader}.read_checkpoints": ((), unreadable),
             "k2ktui.sync.operations.apply_plan": results(folder),
+            # The plan's id is a digest, of the names of its files, too.
+            "k2ktui.cli.mm2.apply_checkpoints.absolute_files": ("mm2.properties",),
         }
 
     good = answers(observed())
