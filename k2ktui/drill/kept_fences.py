@@ -51,7 +51,8 @@ def list_kept_fences(
     except K2kError as error:
         unseen = f"may still be denied to all producers ({safe_message(error.message)})"
         return [*_describe(flow, names, unseen)]
-    return [*_describe(flow, names, "stay denied to all producers")] if names else []
+    stay = "stays" if len(names) == 1 else "stay"
+    return [*_describe(flow, names, f"{stay} denied to all producers")] if names else []
 
 
 def _read_denied(drill: Drill) -> Iterator[str]:

@@ -157,7 +157,7 @@ def test_moved_topics_are_copied_again_after_the_name(monkeypatch: pytest.Monkey
     made = usual()
     made.moved = MovedTopics([MOVE])
     released: list[Sequence[MovedTopic]] = []
-    kept = "1 topic of the source stay denied to all producers"
+    kept = "1 topic of the source stays denied to all producers"
 
     def release(flow: object, moves: Sequence[MovedTopic], *rest: object) -> list[str]:
         released.append(moves)

@@ -302,7 +302,7 @@ def test_access_rules_keep_producers_from_these_topics_only(
         assert done.status is DrillStatus.DONE, done
         assert read_acls(cluster) - before == fence, "nobody writes to them on the source again"
         assert list_kept_fences(pair.flow, [], [first], unrecorded=[first, other])[0].startswith(
-            "1 topic of the source stay denied"
+            "1 topic of the source stays denied"
         ), "also if the drill's record is lost"
         release = "drill", "release", "-f", pair.file, "--yes", "--topics"
         shown = k2ktui_json(*release, first)
