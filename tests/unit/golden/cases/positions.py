@@ -96,7 +96,7 @@ PARTLY = PartlyApplied(
 def offsets_show(_: Path) -> list[Typed]:
     """Positions and logs; a run; the source down; no right to read the state; drills; nothing."""
     show = "offsets show -f orders.yaml"
-    alive = answers(runners=(runner("bastion2", started_ms=NOON_MS - 60_000),))
+    alive = answers(runners=(runner("bastion2", started_ms=NOON_MS - 60_000, at_ms=NOON_MS),))
     down = answers(source=ClusterAnswers(error=NO_SOURCE))
     drill = fencing()
     drilled = answers(state=PipelineState(drills={drill.id: drill}))
