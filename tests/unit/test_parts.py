@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.support.schedule.parts import EVERY_TIME, Part
 
 ROOT = Path(__file__).parents[2]
-# As .ci/run has it.
-PARTS = 16
+SCRIPT = (ROOT / ".ci/run").read_text()
+# As the gate has it; what holds for parts is tried with several.
+PARTS = int(re.findall(r"^parts=(\d+)$", SCRIPT, re.M)[0])
+SEVERAL = 4
 DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
 
 
@@ -61,7 +63,7 @@ pytest.main(["-q", "--collect-only", "-m", ""], plugins=[Parts()])
 @pytest.fixture(scope="module")
 def all_and_parts() -> list[set[str]]:
     """Return all long tests, then those of each part."""
-    code = PRINT.replace("COUNT", str(PARTS))
+    code = PRINT.replace("COUNT", str(SEVERAL))
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -86,18 +88,19 @@ def test_every_part_has_the_proofs_of_the_copy_the_fuzzing_and_the_matrix(
 
 
 def test_the_gate_runs_a_part() -> None:
-    script = (ROOT / ".ci/run").read_text()
-    assert f"\nparts={PARTS}\n" in script
-    assert '--part "${part}/${parts}"' in script and "|| say" not in script
+    assert '--part "${part}/${parts}"' in SCRIPT and "|| say" not in SCRIPT
 
 
 @pytest.mark.parametrize(
     ("commits", "shown"),
-    [(31, "16 other/bin/python"), (32, "1 one/python"), (48, "1 other/bin/python")],
+    [
+        (2 * PARTS - 1, f"{PARTS} other/bin/python"),
+        (2 * PARTS, "1 one/python"),
+        (3 * PARTS, "1 other/bin/python"),
+    ],
 )
 def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> None:
-    script = (ROOT / ".ci/run").read_text()
-    chosen = re.search(r"^parts=.*?^(?=cores=)", script, re.M | re.S)
+    chosen = re.search(r"^parts=.*?^(?=cores=)", SCRIPT, re.M | re.S)
     assert chosen
     before = f"set -eu; commits={commits}; bin=one; other=other\n"
     text = f'{before}{chosen[0]}echo "${{part}} ${{python}}"'
@@ -107,8 +110,7 @@ def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> No
 
 def test_every_second_gate_has_the_newest_python() -> None:
     """And goes on with another one where that cannot be had; a test that fails there fails it."""
-    script = (ROOT / ".ci/run").read_text()
-    chosen = re.search(r"^code=77$.*?^if \(\(code\)\); then exit.*?fi$", script, re.M | re.S)
+    chosen = re.search(r"^code=77$.*?^if \(\(code\)\); then exit.*?fi$", SCRIPT, re.M | re.S)
     assert chosen
     ran = {}
     for commits, newest in ((30, 0), (31, 0), (31, 77), (31, 1)):

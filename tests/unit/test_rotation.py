@@ -31,6 +31,15 @@ def test_all_combinations_of_two_lists_come_round() -> None:
     assert len(seen) == 8
 
 
+def test_another_quarter_runs_last_each_time() -> None:
+    names = [f"tests/test_{number}.py" for number in range(400)]
+    last = [{name for name in names if Rotation(number).puts_last(name)} for number in range(5)]
+    assert set.union(*last[:4]) == set(names) and last[4] == last[0]
+    assert sum(map(len, last[:4])) == len(names)
+    assert all(70 < len(quarter) < 130 for quarter in last)
+    assert not any(map(Rotation(None).puts_last, names))
+
+
 @pytest.mark.parametrize("text", ["", "none", "1/2"])
 def test_what_is_no_rotation_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
@@ -85,6 +94,18 @@ def test_the_number_is_that_of_commits(tmp_path: Path, suite: Path) -> None:
     assert "rotation: 0 " in run(suite)[1]
     if (ROOT / ".git").exists():
         assert count_commits(ROOT) > 0
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_where_time_is_short_the_quarter_of_this_run_comes_last(
+    tmp_path: Path, number: int
+) -> None:
+    tests = "".join(f"@mark.slow\ndef test_{number}(): pass\n" for number in range(12))
+    suite = write_suite(tmp_path, {"test_it.py": f"from pytest import mark\n{tests}"})
+    options = ("-n", "0", "--rotation", str(number), "--until", "9e9")
+    passed, _ = run_suite(suite, *options)
+    last = [Rotation(number).puts_last(test) for test in passed]
+    assert len(passed) == 12 and last == sorted(last)
 
 
 def test_the_gate_runs_all_values_on_request() -> None:

@@ -19,6 +19,7 @@ import pytest
 from tests.support.schedule.durations import (
     function_of,
     group_durations,
+    group_of,
     known_durations,
     longer_functions,
     longest_first,
@@ -28,6 +29,7 @@ from tests.support.schedule.outcomes import note_not_reached, note_other_part
 from tests.support.schedule.parts import Part, is_dealt
 from tests.support.schedule.rotation import (
     ALL,
+    Rotation,
     parametrize_rotating,
     parse_rotation,
     settle,
@@ -182,15 +184,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
     limited = config.getoption("until") is not None
+    rotation = Rotation.of(config)
 
-    def rank(item: pytest.Item) -> tuple[bool, int, bool, bool]:
+    def rank(item: pytest.Item) -> tuple[bool, bool, int, bool, bool]:
         numbers = (order[mark.name] for mark in item.iter_markers() if mark.name in order)
         number = min(numbers, default=-1)
         # Of the fast tests, those without a broker come first: they are done in a minute. Where
         # the time may not suffice for all, it goes to those that the README's command leaves out.
         has_run = limited and item.get_closest_marker("longer") is None
+        dealt = number >= 0 and is_dealt(item)
         return (
-            number >= 0 and is_dealt(item),
+            dealt,
+            dealt and limited and rotation.puts_last(group_of(item)),
             number,
             number < 0 and has_run,
             number < 0 and needs_brokers(item),
