@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.schedule.examples import VARIABLE, examples, examples_of
 from tests.support.schedule.parts import EVERY_TIME, Part
+from tests.support.schedule.suite import run_suite, write_suite
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = (ROOT / ".ci/run").read_text()
@@ -87,6 +89,45 @@ def test_every_part_has_the_proofs_of_the_copy_the_fuzzing_and_the_matrix(
         assert any(name.startswith(path) for name in common)
 
 
+# Plain pytest runs the first test, which shares brokers, and the last one, which does not.
+FAST = """
+import pytest
+@pytest.fixture
+def class_archives(): pass
+def test_on_brokers(class_archives): pass
+@pytest.mark.longer
+def test_longer(class_archives): pass
+def test_alone(): pass
+"""
+
+
+def test_of_the_fast_tests_those_on_brokers_that_have_run_are_dealt(tmp_path: Path) -> None:
+    names = [f"test_{number}.py" for number in range(9)]
+    suite = write_suite(tmp_path, dict.fromkeys(names, FAST))
+    parts = [run_suite(suite, "-n", "0", "--part", f"{number}/3")[0] for number in (1, 2, 3)]
+    dealt = [test for part in parts for test in part if "test_on_brokers" in test]
+    assert sorted(dealt) == [f"{name}::test_on_brokers" for name in names]
+    for part in parts:
+        others = {test for test in part if "test_on_brokers" not in test}
+        assert others == {f"{name}::test_{test}" for name in names for test in ("alone", "longer")}
+
+
+def test_each_property_test_tries_all_its_examples_in_one_of_the_parts() -> None:
+    for module in ("tests.conftest", "tests.unit.a", "tests.unit.b", "tests.unit.c"):
+        parts = [examples_of(module, 400, f"{number}/4") for number in (1, 2, 3, 4)]
+        assert sorted(parts) == [100, 100, 100, 400]
+        assert examples_of(module, 400, "1") == 400 and examples_of(module, 400, "") == 100
+    assert examples_of("tests.unit.a", 20, "") == 10
+    with pytest.raises(ValueError):
+        examples_of("tests.unit.a", 20, "yes")
+
+
+def test_examples_are_those_of_the_calling_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2, 3, 4):
+        monkeypatch.setenv(VARIABLE, f"{number}/4")
+        assert examples(400) == examples_of(__name__, 400, f"{number}/4")
+
+
 def test_the_gate_runs_a_part() -> None:
     assert '--part "${part}/${parts}"' in SCRIPT and "|| say" not in SCRIPT
 
@@ -116,7 +157,7 @@ def test_every_second_gate_has_the_newest_python() -> None:
     for commits, newest in ((30, 0), (31, 0), (31, 77), (31, 1)):
         before = f"""
             set -eu; commits={commits}; bin=bin; other=other; fast=fast; version=3.13
-            fast_until=0; fast_minute=0
+            fast_until=0; fast_minute=0; again=1/3
             say() {{ echo "$*"; }}; within() {{ echo "ran $2"; }}; until_minute() {{ echo 1; }}
             fast_on_debian() {{ return {newest}; }}
         """

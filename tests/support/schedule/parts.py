@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.support.schedule.long import is_long
 # What k2ktui promises first: exactly once when processes are killed at every step, and parsers
 # that no input breaks. And the matrix, whose pair of versions rotates.
 EVERY_TIME = ("tests/proof/test_exactly_once.py", "tests/unit/fuzz/", "tests/matrix/")
+# What shares brokers asks for one of these, directly or not.
+_BROKERS = frozenset({"class_archives", "running_registries"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Part:
             raise ValueError(f"{text} is not a part")
         return cls(number, count)
 
+    def has(self, name: str) -> bool:
+        """Return whether what has this name belongs to this part, whatever else there is."""
+        return crc32(name.encode()) % self.count == self.number - 1
+
     def groups(self, durations: Mapping[str, float]) -> frozenset[str]:
         """Return the groups of this part, of groups with their seconds; all parts take as long.
 
@@ -53,16 +60,31 @@ class Part:
         return frozenset(chosen)
 
     def choose(self, items: Sequence[pytest.Item]) -> frozenset[pytest.Item]:
-        """Return the tests of a gate with this part, with the fast ones that it selects."""
+        """Return the tests of a gate with this part: all that are not dealt, and its own."""
         long = [item for item in items if is_long(item)]
         groups = self.groups(group_durations(filter(is_dealt, long)))
-        return frozenset(
-            item
-            for item in items
-            if not is_long(item) or not is_dealt(item) or group_of(item) in groups
-        )
+
+        def belongs(item: pytest.Item) -> bool:
+            return group_of(item) in groups if is_long(item) else self.has(_module_of(item))
+
+        return frozenset(item for item in items if not is_dealt(item) or belongs(item))
+
+
+def needs_brokers(item: pytest.Item) -> bool:
+    """Return whether a test starts brokers, or shares those of the session."""
+    return not _BROKERS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def is_dealt(item: pytest.Item) -> bool:
-    """Return whether a long test belongs to one of the parts, and not to every gate."""
-    return not item.nodeid.startswith(EVERY_TIME)
+    """Return whether a test belongs to one of the parts, and not to every gate.
+
+    Of the fast ones, those are dealt that share brokers and that plain pytest runs: a gate has run
+    them on its first Python.
+    """
+    if is_long(item):
+        return not item.nodeid.startswith(EVERY_TIME)
+    return needs_brokers(item) and item.get_closest_marker("longer") is None
+
+
+def _module_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]

@@ -26,7 +26,7 @@ from tests.support.schedule.durations import (
 )
 from tests.support.schedule.long import LONG, is_long
 from tests.support.schedule.outcomes import note_not_reached, note_other_part
-from tests.support.schedule.parts import Part, is_dealt
+from tests.support.schedule.parts import Part, is_dealt, needs_brokers
 from tests.support.schedule.rotation import (
     ALL,
     Rotation,
@@ -38,9 +38,7 @@ from tests.support.schedule.rotation import (
 # Of the fast suite: one process with the clusters, two for the rest.
 _WORKERS = 3
 _CLUSTERS = frozenset({"clusters", "secure"})
-# What shares brokers asks for these, directly or not. Such a test is in none of these directories,
-# which a contributor runs in a minute.
-_BROKERS = frozenset({"class_archives", "running_registries"})
+# Tests of these directories, which a contributor runs in a minute, share no brokers.
 _WITHOUT_BROKERS = ("tests/unit/", "tests/console/")
 # How the default of ``-m`` begins, in pyproject.toml.
 _NOT_LONGER = "not longer and "
@@ -109,11 +107,6 @@ def _is_whole_suite(config: pytest.Config) -> bool:
     return all((root / argument).resolve() in (root, root / "tests") for argument in config.args)
 
 
-def needs_brokers(item: pytest.Item) -> bool:
-    """Return whether a test starts brokers, or shares those of the session."""
-    return not _BROKERS.isdisjoint(getattr(item, "fixturenames", ()))
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark fast tests that take longer, and keep together what shares what is dear to start.
 
@@ -156,7 +149,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         type=Part.parse,
         metavar="K/N",
-        help="of the long tests run those of every gate, the matrix, and part K of N of the others",
+        help="of the long tests run those of every gate, and part K of N of the others; of the "
+        "fast ones on brokers that plain pytest runs, part K of N",
     )
     parser.addoption(
         "--rotation",
@@ -212,7 +206,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     part = config.getoption("part")
     if part is None:
         return None
-    minutes = sum(group_durations(items).values()) / 60
+    minutes = sum(group_durations(filter(is_long, items)).values()) / 60
     return f"part {part.number} of {part.count}: {minutes:.0f} minutes of long tests, all processes"
 
 
