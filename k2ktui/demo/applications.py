@@ -125,7 +125,7 @@ class Consumers:
     Args:
         bootstrap: the cluster.
         groups: the groups.
-        processed: called with a group and each record that it has read.
+        processed: called with a group and each record that it has read, once its commit stands.
     """
 
     def __init__(
@@ -134,42 +134,94 @@ class Consumers:
         groups: Sequence[LiveGroup],
         processed: Callable[[str, Message], None],
     ) -> None:
-        self._bootstrap, self._processed = bootstrap, processed
+        self._bootstrap = bootstrap
         self.names = tuple(group.name for group in groups)
         self._workers = Workers()
         for group in groups:
-            self._workers.start(f"{group.name}@{group.side}", partial(self._consume, group))
+            # A member that begins again after an error has what it had read before.
+            uncommitted = Uncommitted(partial(processed, group.name))
+            work = partial(self._consume, group, uncommitted)
+            self._workers.start(f"{group.name}@{group.side}", work)
 
     def stop(self) -> None:
         """Let the members commit and leave their groups."""
         self._workers.stop()
 
-    def _consume(self, group: LiveGroup) -> None:
+    def _consume(self, group: LiveGroup, uncommitted: Uncommitted) -> None:
         consumer = clients.consumer(self._bootstrap, group.name)
         try:
-            consumer.subscribe(list(group.topics))
-            self._work(consumer, group)
+            consumer.subscribe(list(group.topics), on_assign=uncommitted.begin)
+            self._work(consumer, group, uncommitted)
         finally:
             consumer.close()
 
-    def _work(self, consumer: Consumer, group: LiveGroup) -> None:
+    def _work(self, consumer: Consumer, group: LiveGroup, uncommitted: Uncommitted) -> None:
         most = max(1, round(group.rate * _POLL_SECONDS)) if group.rate else 2_000
         commit_at = time.monotonic() + _COMMIT_SECONDS
-        unsaved = False
         while not self._workers.ended.is_set():
-            messages = consumer.consume(most, timeout=_POLL_SECONDS)
-            for message in messages:
+            for message in consumer.consume(most, timeout=_POLL_SECONDS):
                 if message.error() is None:
-                    self._processed(group.name, message)
-                    unsaved = True
-            if unsaved and time.monotonic() >= commit_at:
-                consumer.commit(asynchronous=False)
+                    uncommitted.add(message)
+            if uncommitted and time.monotonic() >= commit_at:
+                uncommitted.commit(consumer)
                 commit_at = time.monotonic() + _COMMIT_SECONDS
-                unsaved = False
             if group.rate:
                 self._workers.ended.wait(_POLL_SECONDS)
-        if unsaved:
-            consumer.commit(asynchronous=False)
+        if uncommitted:
+            uncommitted.commit(consumer)
+
+
+class Uncommitted:
+    """What a member has read since its last commit.
+
+    A record counts as read once a commit covers it, as for an application that keeps its results
+    together with its offsets. A member that has lost its place, as on a machine that stands still
+    for seconds, reads again what it had not committed: no move of its group is the cause.
+
+    Args:
+        processed: called with each record that counts.
+    """
+
+    def __init__(self, processed: Callable[[Message], None]) -> None:
+        self._processed = processed
+        self._messages: dict[Where, list[Message]] = defaultdict(list)
+
+    def __bool__(self) -> bool:
+        return any(self._messages.values())
+
+    def add(self, message: Message) -> None:
+        """Add a record that was read."""
+        self._messages[message.topic() or "", message.partition() or 0].append(message)
+
+    def commit(self, consumer: Consumer) -> None:
+        """Commit; records of partitions that the member has lost meanwhile stay.
+
+        Raises:
+            KafkaException: it is not known whether the commit was made.
+        """
+        self._count(consumer.commit(asynchronous=False) or [])
+
+    def begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin where the group stands: a commit whose answer was lost counts, the rest does not.
+
+        Raises:
+            KafkaException: the committed offsets could not be read.
+        """
+        if self:
+            self._count(consumer.committed(partitions, timeout=clients.TIMEOUT_SECONDS))
+        self._messages.clear()
+
+    def _count(self, committed: Sequence[TopicPartition]) -> None:
+        for offset in committed:
+            place = offset.topic, offset.partition
+            if offset.error is not None or place not in self._messages:
+                continue
+            messages = self._messages.pop(place)
+            for message in messages:
+                if (message.offset() or 0) < offset.offset:
+                    self._processed(message)
+                else:
+                    self._messages[place].append(message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pytest
 from confluent_kafka import Message, TopicPartition
 
 from k2ktui.demo import applications, clients
-from k2ktui.demo.applications import ReadRecords, ReadTotals, committed
+from k2ktui.demo.applications import (
+    Consumers,
+    LiveGroup,
+    ReadRecords,
+    ReadTotals,
+    Uncommitted,
+    committed,
+)
 from k2ktui.errors import TimedOut
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    eventually,
     produce,
     produce_transaction,
     unique_name,
@@ -74,3 +83,31 @@ def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
     assert compare() == ReadTotals(5, 1, 0)
     records.clear()
     assert compare() == ReadTotals(0, 0, 4)
+
+
+def test_what_a_member_reads_again_after_it_has_lost_its_place_counts_once(
+    source: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that stands still: no move of the group is the cause."""
+    topic, group = create_topic(source, partitions=2), unique_name("lost")
+    produce(source, topic, [Out(b"%d" % n, partition=n % 2) for n in range(40)])
+    monkeypatch.setattr(applications, "_COMMIT_SECONDS", 3600.0)
+    records, read, add = ReadRecords(), Counter[tuple[int, int]](), Uncommitted.add
+
+    def note(uncommitted: Uncommitted, message: Message) -> None:
+        read[message.partition() or 0, message.offset() or 0] += 1
+        add(uncommitted, message)
+
+    monkeypatch.setattr(Uncommitted, "add", note)
+    consumers = Consumers(source.bootstrap, [LiveGroup(group, "source", (topic,))], records.add)
+    try:
+        eventually(lambda: len(read) == 40, "all is read")
+        other = clients.consumer(source.bootstrap, group)
+        other.subscribe([topic])
+        eventually(lambda: other.poll(0.2) is not None or other.assignment(), "it takes a place")
+        other.close()
+        eventually(lambda: min(read.values()) > 1, "all is read again")
+    finally:
+        consumers.stop()
+    starts = {group: {(topic, number): 0 for number in range(2)}}
+    assert records.compare(source.bootstrap, starts) == {group: ReadTotals(40, 0, 0)}
