@@ -1,4 +1,4 @@
-"""Screen 8 on real clusters: a rehearsal by keyboard, and a switchover that is aborted."""
+"""Screen 8 on real clusters: a rehearsal by keyboard. Of a switchover, see test_drill_tmux.py."""
 
 from __future__ import annotations
 
@@ -50,31 +50,3 @@ def test_a_rehearsal_is_started_and_seen_to_finish(pair: Pair) -> None:
     assert {group.group for group in drill.groups} == set(pair.groups)
     assert all(set(pair.target_offsets(group).values()) == {None} for group in pair.groups)
     k2ktui("drill", "report", drill.id, "-f", pair.file, "--verify")
-
-
-def test_a_switchover_is_confirmed_declined_and_aborted(pair: Pair) -> None:
-    async def steps(console: ConsoleDriver) -> None:
-        await start(console, pair, "down")
-        # No pipeline runs: all records are there.
-        await console.sees("stopped by D07, D08", "No operator acts on it")
-        await console.press("A")
-        await console.confirm(pair.copied.name)
-        await console.sees("It runs here: H holds it.", "s of 30 s")
-        await console.sees("6 apply", "commit 8 offsets of 2 groups", "type apply to confirm")
-        await console.type("apply")
-        await console.press("tab", "space")
-        await console.sees("8 fence-replicator", "type fence-replicator to confirm")
-        for number, group in enumerate(pair.groups):
-            assert pair.target_offsets(group) == pair.expected_offsets(number)
-        await console.press("escape")
-        await console.sees("fence-replicator was not confirmed", "No operator acts on it")
-        await console.sees("You can still go back: X aborts, and restores 1 change.")
-        await console.press("X")
-        await console.sees("Restores, the last change first:")
-        await console.confirm(pair.copied.name)
-        await console.sees("aborted planned", "what it had changed was restored")
-
-    drive_session(copied_session(pair.copied), steps, (100, 30), screen="8")
-    (drill,) = pair.drills()
-    assert (drill.kind, drill.status) == (DrillKind.PLANNED, DrillStatus.ABORTED)
-    assert all(set(pair.target_offsets(group).values()) == {None} for group in pair.groups)

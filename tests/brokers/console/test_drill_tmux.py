@@ -105,10 +105,16 @@ def test_a_second_operator_watches_takes_over_and_aborts(
             "another operator has taken over drill", "You watch; O takes it over.", timeout=PATIENCE
         )
         continue_to(second, name, "type apply to confirm")
+        agree(second, "apply")
+        continue_to(second, name, "type fence-replicator to confirm")
+        for number, group in enumerate(pair.groups):
+            assert pair.target_offsets(group) == pair.expected_offsets(number)
         second.press("Escape")
-        second.sees("apply was not confirmed", "No operator acts on it", timeout=PATIENCE)
+        declined = "fence-replicator was not confirmed"
+        second.sees(declined, "No operator acts on it", timeout=PATIENCE)
+        second.sees("You can still go back: X aborts, and restores 1 change.")
         second.press("X")
-        second.sees("It has changed nothing.")
+        second.sees("Restores, the last change first:")
         agree(second, name)
         second.sees("aborted planned", timeout=PATIENCE)
         first.sees("aborted planned", timeout=PATIENCE)

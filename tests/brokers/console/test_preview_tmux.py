@@ -56,7 +56,7 @@ def test_a_preview_is_masked_shown_and_canceled(source: KafkaNode, target: Kafka
         before = end_offsets(target, topic)
         with console(copied) as tmux:
             tmux.press("2")
-            tmux.sees(topic[:20], "Preview transform")
+            tmux.sees(topic[:20], "Open  space Mark")
             tmux.press("x")
             tmux.sees("Spark starts on this host", "Esc cancels")
             # The console answers while Spark starts.
@@ -67,7 +67,7 @@ def test_a_preview_is_masked_shown_and_canceled(source: KafkaNode, target: Kafka
             started = left_over(copied)
             assert started
             tmux.press("Escape")
-            tmux.sees("Open  x Preview")
+            tmux.sees(topic[:20], "Open  space Mark")
             eventually(lambda: not left_over(copied), "the preview's processes are gone", 30)
 
             tmux.press("x")

@@ -1,7 +1,7 @@
 """The whole way in a real tmux, by keyboard alone: from no job to no job, and a group in between.
 
-Start the job, see it copy, find the group that diverges, plan, confirm, apply, verify by content,
-undo, stop the job.
+Start the job, restart it, see it copy, find the group that diverges, plan, confirm, apply, verify
+by content, undo, stop the job.
 """
 
 from __future__ import annotations
@@ -114,6 +114,13 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.press("J")
         agree(tmux)
         tmux.sees("running on this host", timeout=PATIENCE)
+        (first,) = local_jobs.list_jobs()
+        tmux.press("R")
+        agree(tmux)
+        eventually(lambda: local_jobs.list_jobs()[0].record.term == 2, "started again", PATIENCE)
+        (second,) = local_jobs.list_jobs()
+        assert second.record.pid != first.record.pid and not first.record.identity.alive
+        tmux.sees(f"pid {second.record.pid}", "running on this host", timeout=PATIENCE)
 
         tmux.press("1")
         await_moving_lag(tmux)
@@ -143,6 +150,6 @@ def test_from_the_start_of_the_job_to_its_end(
         agree(tmux)
         tmux.sees("no run is alive")
         (job,) = local_jobs.list_jobs()
-        assert job.state is JobState.STOPPED
+        assert (job.state, job.code) == (JobState.STOPPED, 0)
         tmux.press("q")
         tmux.sees("ENDED 0")

@@ -104,6 +104,8 @@ def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path)
             return {"job", "started", "firstrecord"} <= {json.loads(x)["event"] for x in lines}
 
         eventually(logged, "the log has the first record")
+        second = restart(pipe, job)
+        start_after_its_death(pipe, second)
 
         began = time.monotonic()
         # The job is found by its files: what fills them in is not needed to stop it.
@@ -115,32 +117,34 @@ def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path)
     # While Spark starts, its settings are in a file for this user alone.
     assert {path.name for path in watch.stored} <= {"spark.properties"}
     assert k2ktui("jobs", "stop", "-f", file).stdout.startswith(pipe.name)
+    pipe.prove(1000)
 
 
-def test_restart_and_death(pipe: Pipeline, env: dict[str, str]) -> None:
-    file = pipe.write()
-    k2ktui("jobs", "start", "-f", file)
-    first = only_job()
-    k2ktui("jobs", "restart", "-f", file)
+def restart(pipe: Pipeline, first: Job) -> Job:
+    k2ktui("jobs", "restart", "-f", pipe.write())
     second = only_job()
     assert second.record.pid != first.record.pid
     assert (second.record.term, second.record.starts) == (2, 2)
     assert not first.record.identity.alive
     grows(pipe)
+    return second
 
-    os.kill(second.record.pid, signal.SIGKILL)
-    eventually(lambda: found(second).state is JobState.DIED, "its death is seen")
+
+def start_after_its_death(pipe: Pipeline, job: Job) -> None:
+    file = pipe.write()
+    os.kill(job.record.pid, signal.SIGKILL)
+    eventually(lambda: found(job).state is JobState.DIED, "its death is seen")
     died = row(file)
     assert died["state"] == "died" and not died["alive"]
     # Its last heartbeat is young, but its process is not there: nothing hinders a new start.
     k2ktui("jobs", "start", "-f", file)
     grows(pipe)
-    pipe.prove(1000)
 
 
-def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
+def test_a_driver_elsewhere_is_taken_over_only_when_asked_and_takes_over_again(
     pipe: Pipeline, env: dict[str, str]
 ) -> None:
+    """The job says that it was fenced."""
     with pipe.start() as foreground:
         foreground.expect("firstrecord")
         file = pipe.write()
@@ -154,6 +158,13 @@ def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
         k2ktui("jobs", "start", "-f", file, "--take-over")
         assert foreground.wait() == 5, "it was fenced"
     assert only_job().alive
+    with pipe.start() as other_host:
+        other_host.expect("started")
+        ended = eventually(
+            lambda: (j := only_job()).state is JobState.FAILED and j, "it was fenced", 60
+        )
+    assert ended.code == 5
+    assert "fenced" in ended.why
 
 
 def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict[str, str]) -> None:
@@ -196,15 +207,3 @@ def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) 
         k2ktui("jobs", "stop", "-f", file)
         assert foreground.running
         grows(pipe)
-
-
-def test_a_job_that_is_fenced_reports_it(pipe: Pipeline, env: dict[str, str]) -> None:
-    file = pipe.write()
-    k2ktui("jobs", "start", "-f", file)
-    with pipe.start() as other:
-        other.expect("started")
-        ended = eventually(
-            lambda: (j := only_job()).state is JobState.FAILED and j, "it was fenced", 60
-        )
-    assert ended.code == 5
-    assert "fenced" in ended.why

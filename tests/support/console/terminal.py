@@ -86,8 +86,11 @@ class Terminal:
         """Wait until a text was written, from now on."""
         data, until = b"", time.monotonic() + timeout
         while text.encode() not in data:
-            assert time.monotonic() < until, f"{text!r} was not written: {data[-2000:]!r}"
-            data += self.read(0.05)
+            has_ended = self.process.poll() is not None
+            part = self.read(0.05)
+            data += part
+            may_come = (part or not has_ended) and time.monotonic() < until
+            assert may_come, f"{text!r} was not written: {data[-2000:]!r}"
 
     def now(self) -> list[object]:
         """Return the terminal's attributes."""

@@ -1,8 +1,7 @@
-"""Screen 5 on real clusters: a job started, restarted and stopped by keyboard alone."""
+"""Screen 5 on real clusters: the job that moves groups, started and stopped by keyboard alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,56 +14,8 @@ from tests.support.console.driver import ConsoleDriver, drive_session, file_sess
 from tests.support.jobs.jobs import all_ended
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
-from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def pipe(
-    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Pipeline]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    topic = create_topic(source)
-    produce(source, topic, [Out(b"v%d" % i) for i in range(1000)])
-    made = Pipeline(tmp_path, source, target, [topic], name="orders")
-    with all_ended():
-        yield made
-    made.close()
-
-
-async def agree(console: ConsoleDriver) -> None:
-    """Wait for the checks, and type the name."""
-    await console.sees("pass Java", "type orders to")
-    await console.type("orders")
-    await console.press("tab", "space")
-
-
-def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
-    async def steps(console: ConsoleDriver) -> None:
-        await console.press("J")
-        await agree(console)
-        await console.sees("orders runs as pid", "running", "first records visible", "lag 0")
-        (first,) = local_jobs.list_jobs()
-        await console.press("R")
-        await agree(console)
-        await console.until(lambda: local_jobs.list_jobs()[0].record.term == 2, "started again")
-        await console.sees("ready after")
-        (second,) = local_jobs.list_jobs()
-        assert second.record.pid != first.record.pid
-        assert not first.record.identity.alive
-        await console.sees(f"pid {second.record.pid}", "running")
-        await console.press("X")
-        await console.sees("Stop orders")
-        await console.type("orders")
-        await console.press("tab", "space")
-        await console.sees("orders has stopped", "no run is alive")
-
-    drive_session(file_session(pipe.write()), steps, screen="5")
-    (job,) = local_jobs.list_jobs()
-    assert (job.state, job.code) == (JobState.STOPPED, 0)
-    pipe.prove(1000)
 
 
 def test_sync_started_and_stopped(
