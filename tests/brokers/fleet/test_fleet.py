@@ -210,7 +210,7 @@ def test_a_directory_is_watched_as_lines(
     good = make_site(tmp_path, source, target)
     with watching(tmp_path, option, "--interval", "2") as process:
         assert process.stdout is not None
-        begins = "[" if option == "--json" else "Pipelines at "
+        begins = "{" if option == "--json" else "Pipelines at "
         told: list[str] = []
         lines: list[str] = []
         while len(told) < 3:
