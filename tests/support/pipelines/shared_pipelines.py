@@ -95,15 +95,3 @@ def prove_caught_up(pipeline: Pipeline, topics: Collection[str]) -> None:
     for topic in topics:
         eventually(lambda: pipeline.is_caught_up(topic), f"{topic} is copied", _WAIT_S)  # noqa: B023
     prove_groups(pipeline, pipeline.prove())
-
-
-def catch_up_and_prove(pipeline: Pipeline, topics: Collection[str]) -> None:
-    """One run that copies alone fences what is left of the others, and copies the rest."""
-    directory = pipeline.directory / "alone"
-    directory.mkdir()
-    alone = Pipeline(directory, pipeline.source, pipeline.target, list(topics), {}, pipeline.name)
-    try:
-        alone.catch_up()
-        alone.prove()
-    finally:
-        alone.close()
