@@ -17,15 +17,23 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.batch import (
     APPEND_TIME,
+    COMPRESSION_MASK,
     CONTROL,
     DELETE_HORIZON,
     HEADER,
     TRANSACTIONAL,
+    Batch,
     CorruptBatch,
     split_batches,
 )
 from k2ktui.log.rebuild import compress
-from k2ktui.log.records import Decoded, decode_records, encode_nullable, encode_varint
+from k2ktui.log.records import (
+    Decoded,
+    decode_records,
+    decode_run,
+    encode_nullable,
+    encode_varint,
+)
 from k2ktui.replication.copying import batch_router
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -351,3 +359,80 @@ def test_any_damaged_byte_is_found_as_one_by_one(change: int) -> None:
                 assert one_pass == copy(reader_of(0, path=path), data)
             outcomes.add(len(one_pass))
     assert len(outcomes) > 1, "some damage is found"
+
+
+def raw(first: int, body: bytes, count: int, last: int) -> Batch:
+    """A batch whose header has a right checksum, whatever is in it."""
+    header = HEADER.pack(first, 49 + len(body), 0, 2, 0, 0, last, 0, 0, -1, 0, 0, count)
+    data = bytearray(header + body)
+    data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    (batch,) = split_batches(bytes(data))
+    return batch
+
+
+def record(offset: int) -> bytes:
+    """One record without a key, a value and headers."""
+    rest = b"\0\0" + encode_varint(offset) + encode_nullable(None) * 2 + encode_varint(0)
+    return encode_varint(len(rest)) + rest
+
+
+def refuse(batches: list[Batch], match: str) -> None:
+    """What one of them has wrong is found before records of it are taken for those of another."""
+    with pytest.raises(CorruptBatch, match=match):
+        decode_run(batches, [bytes(batch.view[61:]) for batch in batches])
+
+
+def test_a_run_with_a_batch_that_begins_within_another_is_refused() -> None:
+    body = record(0) + record(1)
+    refuse([raw(10, body, 2, 1), raw(11, body, 2, 1)], "before the end")
+    assert len(decode_run([raw(10, body, 2, 1), raw(12, body, 2, 1)], [body, body]).records) == 4
+
+
+def test_a_run_with_a_record_of_the_next_batch_in_one_is_refused() -> None:
+    """In all they have as many records as they say; one of them has too many."""
+    batches = [raw(10, record(0), 2, 5), raw(20, record(1) + record(2), 1, 5)]
+    refuse(batches, "do not add up")
+    with pytest.raises(CorruptBatch):
+        decode_records(batches[0])
+
+
+def test_a_run_with_a_record_whose_fields_are_in_the_next_batch_is_refused() -> None:
+    """Its offset would be the length of the next record, and its key, a negative length, there."""
+    short = encode_varint(2) + b"\0\0"
+    behind = bytearray(record(0))
+    behind[1] = 0x09  # the attributes, which nobody reads: -5
+    batches = [raw(10, short, 1, 20), raw(40, bytes(behind), 1, 0)]
+    refuse(batches, "shorter than what is in it")
+    with pytest.raises(CorruptBatch):
+        decode_records(batches[0])
+
+
+def first_sent(data: bytes) -> tuple[int, bool, int]:
+    """Return how many records the first batch has, whether it is rebuilt, and its codec."""
+    reader = reader_of(0)
+    reader.receive(data, [])
+    sent = BatchRouter("p").take_next(reader)[0]
+    (batch,) = split_batches(sent.data)
+    return sent.count, sent.rebuilt, batch.attributes & COMPRESSION_MASK
+
+
+def test_a_run_has_one_codec() -> None:
+    assert first_sent(b"".join(log([*some(3, 3), *some(3, 4)]))) == (15, True, 3)
+
+
+def test_two_batches_that_wait_are_copied_as_they_are() -> None:
+    assert first_sent(b"".join(log(some(2))))[:2] == (5, False)
+
+
+def test_a_large_batch_ends_a_run() -> None:
+    large = Made((Record(None, bytes(batch_router.SMALL_BATCH_BYTES)),))
+    assert first_sent(b"".join(log([*some(3), large, *some(3)])))[:2] == (15, True)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_run_has_an_upper_size(codec: int) -> None:
+    """Of what it has decompressed; a batch more may exceed it."""
+    size, most = 10_000, 256 << 10
+    batches = [Made((Record(None, bytes(size)),), codec) for _ in range(60)]
+    count, rebuilt, _ = first_sent(b"".join(log(batches)))
+    assert rebuilt and count == most // size + 1
