@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.proof.test_faults_fencing import tell_all
 from tests.support.clusters.kafka import eventually
 from tests.support.clusters.other_hosts import other_host
 from tests.support.clusters.proxy import ProxiedNode, proxied_node
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.kills import tell_all
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.pipelines.shared_pipelines import (
     BEAT_S,
@@ -146,7 +146,7 @@ class Team:
         self._far.close()
 
 
-@pytest.mark.seeds(1)
+@pytest.mark.seeds(2)
 def test_one_or_two_of_three_runs_die_hang_or_are_cut_off(
     source: KafkaNode, shaky: ProxiedNode, topics: dict[str, int], tmp_path: Path, seed: int
 ) -> None:

@@ -1,85 +1,50 @@
-"""Proofs of exactly once with schema mapping: ids are replaced, unknown ones are dead letters."""
+"""Proofs of exactly once with schema mapping, alone and with a transform on the same topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.proof.test_exactly_once import (
-    test_driver_killed_at_every_step as driver_killed,
-)
-from tests.proof.test_exactly_once import (
-    test_workers_killed_at_every_step as workers_killed,
-)
-from tests.proof.test_faults_fencing import (
-    test_all_suspended_while_another_copies as all_suspended,
-)
-from tests.proof.test_faults_fencing import (
-    test_tasks_suspended_past_the_transaction_timeout as tasks_suspended,
-)
-from tests.proof.test_faults_network import shaky
-from tests.proof.test_faults_network import (
-    test_a_commit_that_arrives_late as commit_arrives_late,
-)
-from tests.support.clusters.proxy import ProxiedNode
 from tests.support.clusters.registries import Registries
+from tests.support.pipelines.kills import copy_despite_kills
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.pipelines.schema_pipeline import MappingPipeline
 
 pytestmark = pytest.mark.proof
 
-__all__ = ["shaky"]
 
-Make = Callable[..., Pipeline]
-
-
-@pytest.fixture
-def make(
+@pytest.fixture(params=[False, True], ids=["copied", "transformed"])
+def mapping(
     source: KafkaNode,
     target: KafkaNode,
     registries: Registries,
     tmp_path: Path,
     topics: dict[str, int],
-) -> Iterator[Make]:
-    """Return a function of a target and settings that makes a pipeline of these topics."""
-    made: list[Pipeline] = []
+    request: pytest.FixtureRequest,
+) -> Iterator[Pipeline]:
+    """A pipeline that replaces schema ids; unknown ones are dead letters, or pass a transform.
 
-    def make(to: KafkaNode = target, **more: Any) -> Pipeline:
-        made.append(MappingPipeline(tmp_path, source, to, registries, list(topics), **more))
-        return made[-1]
+    With dead letters, a transaction has one more topic than with records that pass through.
+    """
+    filtered: bool = request.param
+    if filtered:
+        pytest.importorskip("pyarrow")  # of the extra ``transform``
+    unknown = "passthrough" if filtered else "deadLetter"
+    pipeline = MappingPipeline(
+        tmp_path, source, target, registries, list(topics), on_unknown=unknown, filtered=filtered
+    )
+    yield pipeline
+    pipeline.close()
 
-    yield make
-    for pipeline in made:
-        pipeline.close()
 
-
-# With dead letters, a transaction has one more topic than with records that pass through.
-@pytest.mark.seeds(1)
+# What is left of a driver or a run, or of a task that was suspended, has no schema: those are in
+# the proofs of copies and of transforms.
+@pytest.mark.seeds(2)
 def test_workers_killed_at_every_step_with_schema_mapping(
-    make: Make, topics: dict[str, int], seed: int
+    mapping: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
-    workers_killed(make(on_unknown="deadLetter"), topics, seed)
-
-
-# Up to its first lap, a driver looks up no schema.
-def test_driver_killed_with_schema_mapping(make: Make, topics: dict[str, int]) -> None:
-    driver_killed(make(), topics, ["token", "recovering"])
-
-
-def test_a_task_that_was_suspended_writes_nothing(make: Make, topics: dict[str, int]) -> None:
-    tasks_suspended(make(), topics, ["before-commit"])
-
-
-def test_a_host_that_was_suspended_writes_nothing(make: Make, topics: dict[str, int]) -> None:
-    pipeline = make()
-    pipeline.mode = "exclusive"  # the other one takes over at once
-    all_suspended(pipeline, topics, ["before-commit"])
-
-
-def test_a_commit_arrives_late(make: Make, shaky: ProxiedNode, topics: dict[str, int]) -> None:
-    where = {"target.kafka.common": {"bootstrap.servers": shaky.proxy.address}}
-    commit_arrives_late(make(shaky, settings=where), shaky, topics, 1)
+    sent = copy_despite_kills(mapping, topics, seed)
+    mapping.prove(sent // 3)

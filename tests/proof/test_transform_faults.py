@@ -9,33 +9,13 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.proof.test_exactly_once import kill, spark_has_ended
-from tests.proof.test_exactly_once import (
-    test_driver_killed_at_every_step as driver_killed,
-)
-from tests.proof.test_exactly_once import (
-    test_workers_killed_at_every_step as workers_killed,
-)
-from tests.proof.test_faults_fencing import (
-    test_all_suspended_while_another_copies as all_suspended,
-)
-from tests.proof.test_faults_fencing import (
-    test_tasks_suspended_past_the_transaction_timeout as tasks_suspended,
-)
-from tests.proof.test_faults_network import shaky
-from tests.proof.test_faults_network import (
-    test_a_commit_that_arrives_late as commit_arrives_late,
-)
 from tests.support.clusters.kafka import Got, create_topic, read_all
-from tests.support.clusters.proxy import ProxiedNode
 from tests.support.oracle.judge import Expected, Proof, prove
-from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline
-from tests.support.records.traffic import Traffic
+from tests.support.pipelines.kills import SURVIVE_ALL_TIMEOUT_S, survive_all
+from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = pytest.mark.proof
 pytest.importorskip("pyarrow")  # of the extra ``transform``
-
-__all__ = ["shaky"]
 
 #: Of any record: none, one or three others, or a dead letter where it divides by zero.
 EXPLODED: dict[str, Any] = {
@@ -105,47 +85,10 @@ def topics(source: KafkaNode) -> dict[str, int]:
     return {create_topic(source, partitions=n): n for n in (1, 2)}
 
 
-def test_workers_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
-    workers_killed(pipeline, topics, 1)
-
-
-def test_driver_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
-    driver_killed(pipeline, topics, ["token", "recovering"])
-
-
-# Spark starts three times, and plans the rule each time.
-@pytest.mark.timeout(5 * START_TIMEOUT)
-def test_java_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
-    with Traffic(pipeline.source, topics, 2):
-        run = pipeline.start()
-        run.expect("firstrecord")
-        reported = run.reported
-        kill(run.java())
-        run.expect("note", spark_has_ended, since=reported)
-        pipeline.await_copying(2 * START_TIMEOUT)
-    pipeline.end(run)
-    pipeline.prove()
-
-
-def test_a_task_that_was_suspended_writes_nothing(
-    pipeline: Pipeline, topics: dict[str, int]
+@pytest.mark.timeout(SURVIVE_ALL_TIMEOUT_S)
+@pytest.mark.seeds(2)
+def test_workers_drivers_and_spark_die_and_a_host_is_suspended(
+    pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
-    tasks_suspended(pipeline, topics, ["before-commit"])
-
-
-def test_a_host_that_was_suspended_writes_nothing(
-    pipeline: Pipeline, topics: dict[str, int]
-) -> None:
-    pipeline.mode = "exclusive"  # the other one takes over at once
-    all_suspended(pipeline, topics, ["before-commit"])
-
-
-def test_a_commit_arrives_late(
-    source: KafkaNode, shaky: ProxiedNode, tmp_path: Path, topics: dict[str, int]
-) -> None:
-    where = {"target.kafka.common": {"bootstrap.servers": shaky.proxy.address}}
-    proxied = ExplodingPipeline(tmp_path, source, shaky, list(topics), where)
-    try:
-        commit_arrives_late(proxied, shaky, topics, 1)
-    finally:
-        proxied.close()
+    sent = survive_all(pipeline, topics, seed)
+    pipeline.prove(sent // 3)

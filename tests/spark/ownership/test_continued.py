@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.test_faults_fencing import tell_all
 from tests.support.commands.earlier_code import unpack
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.kills import tell_all
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED, await_all_copying, expect_owning
 from tests.support.records.traffic import Traffic

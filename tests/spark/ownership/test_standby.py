@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.proof.test_faults_fencing import tell_all
 from tests.support.clusters.kafka import eventually
 from tests.support.clusters.other_hosts import other_host
 from tests.support.clusters.proxy import ProxiedNode, proxied_node
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.kills import tell_all
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.traffic import Traffic
 
