@@ -8,18 +8,11 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.proof.test_faults_source import reported
-from tests.support.clusters.kafka import (
-    Got,
-    create_topic,
-    eventually,
-    produce,
-    read_all,
-    unique_name,
-)
+from tests.support.clusters.kafka import create_topic, eventually, produce, read_all, unique_name
 from tests.support.drill.checks import alter_topic
-from tests.support.oracle.judge import prove
+from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
-from tests.support.pipelines.pipeline import START_TIMEOUT
+from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline, Run
 from tests.support.records.sent_batches import CODECS, grown_values, make_batch, send_batches
 
 pytestmark = pytest.mark.proof
@@ -28,18 +21,18 @@ TYPES = ("uncompressed", "lz4", "producer", "gzip")
 LIMIT = "100000"
 
 
-def pairs(source: KafkaNode, target: KafkaNode) -> dict[str, int]:
+def pairs(source: KafkaNode, target: KafkaNode, name: str = "plain") -> list[str]:
     """Topics of every codec for every kind of target, with batches of 200 kB uncompressed."""
-    topics: dict[str, int] = {}
+    topics: list[str] = []
     for codec in CODECS:
         for kind in TYPES:
-            topic = unique_name(f"{codec}-to-{kind}")
+            topic = unique_name(f"{codec}-to-{kind}-{name}")
             create_topic(source, topic)
             create_topic(
                 target, topic, config={"compression.type": kind, "max.message.bytes": LIMIT}
             )
             send(source, topic, codec, range(8))
-            topics[topic] = 800
+            topics.append(topic)
     return topics
 
 
@@ -49,42 +42,57 @@ def send(node: KafkaNode, topic: str, codec: str, seeds: range) -> None:
     send_batches(node, topic, [make_batch(values, codec) for values in made])
 
 
-PATHS: dict[str, dict[str, Any]] = {
-    "verbatim": {},
-    "headers": {"features.headerReplication": "disabled"},
-    "by-key": {"replication.sink.partition": "producer"},
-    "transform": {"replication.transform": [{"filter": "true"}]},
-    "at-least-once": {"features.exactlyOnce": "disabled"},
-}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_every_codec_onto_every_kind_of_target(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, path: str
-) -> None:
-    topics = pairs(source, target)
-    pipeline = make_pipeline(list(topics), PATHS[path])
-    run = pipeline.catch_up()
-    assert not run.events("stopped")
-    assert "rejected" not in run.tail(1000), "no lap had to be repeated"
-    prove(source, target, pipeline.name, *topics)
-
-
-def test_two_megabytes_in_a_hundred_kilobytes(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """With Kafka's default limits on both sides."""
+def two_megabytes(source: KafkaNode, target: KafkaNode) -> list[str]:
+    """Topics with batches of 100 kB that are 2 MB uncompressed, and Kafka's default limits."""
     topics = []
     for kind in TYPES:
-        topic = unique_name(kind)
+        topic = unique_name(f"two-megabytes-to-{kind}")
         create_topic(source, topic)
         create_topic(target, topic, config={"compression.type": kind})
         batches = [make_batch(grown_values(seed, 1_000), "zstd") for seed in range(3)]
         assert all(90_000 < len(batch) < 130_000 for batch in batches)
         send_batches(source, topic, batches)
         topics.append(topic)
-    pipeline = make_pipeline(topics)
-    pipeline.catch_up()
+    return topics
+
+
+def copy_all(pipeline: Pipeline) -> None:
+    """Let a run copy all; no partition stops, and no lap is repeated."""
+    run = pipeline.catch_up()
+    assert not run.events("stopped")
+    assert "rejected" not in run.tail(1000), "no lap had to be repeated"
+
+
+HEADERS: list[Any] = [{"topics": ".*-headers-.*", "add": {"site": "east"}}]
+TRANSFORM: list[Any] = [{"topics": ".*-transform-.*", "filter": "true"}]
+
+
+def test_every_codec_onto_every_kind_of_target(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """As it is, rebuilt, and transformed, each with topics of its own in one pipeline."""
+    plain, headers, transform = (
+        pairs(source, target, name) for name in ("plain", "headers", "transform")
+    )
+    others = [*plain, *transform, *two_megabytes(source, target)]
+    rules = {"replication.headers": HEADERS, "replication.transform": TRANSFORM}
+    pipeline = make_pipeline([*others, *headers], rules)
+    copy_all(pipeline)
+    added = [
+        Expected(topic, headers=lambda sent: (*sent.headers, ("site", b"east")))
+        for topic in headers
+    ]
+    prove(source, target, pipeline.name, *others, *added)
+
+
+def test_every_codec_by_key_at_least_once(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """A test below has partitions by key in transactions."""
+    topics = pairs(source, target)
+    settings = {"replication.sink.partition": "producer", "features.exactlyOnce": "disabled"}
+    pipeline = make_pipeline(topics, settings)
+    copy_all(pipeline)
     prove(source, target, pipeline.name, *topics)
 
 
@@ -92,7 +100,7 @@ def test_killed_while_batches_are_halved(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
     topics = pairs(source, target)
-    pipeline = make_pipeline(list(topics))
+    pipeline = make_pipeline(topics)
     run = pipeline.start()
     run.expect("firstrecord")
     steps = ("halved", "sent", "before-state", "halved", "before-commit")
@@ -109,37 +117,58 @@ def test_killed_while_batches_are_halved(
     prove(source, target, pipeline.name, *topics)
 
 
-@pytest.mark.parametrize("path", ["verbatim", "by-key", "transform"])
+@pytest.mark.parametrize(
+    ("partition", "paths"),
+    [("source", ["plain", "transform"]), ("producer", ["plain"])],
+    ids=["source", "by-key"],
+)
 def test_a_record_that_is_too_large_alone_stops_its_partition_until_the_limit_is_raised(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, path: str
+    make_pipeline: MakePipeline,
+    source: KafkaNode,
+    target: KafkaNode,
+    partition: str,
+    paths: list[str],
 ) -> None:
-    large, other = create_topic(source), create_topic(source)
-    for topic in (large, other):
-        config = {"compression.type": "uncompressed", "max.message.bytes": "50000"}
-        create_topic(target, topic, config=config)
+    larges, other = [unique_name(f"large-{path}") for path in paths], unique_name("other")
     before, after = grown_values(1, 60), grown_values(2, 60)
     (huge,) = grown_values(3, 1, 150_000)
-    send_batches(source, large, [make_batch([*before, huge, *after], "zstd")])
+    for topic in (*larges, other):
+        create_topic(source, topic)
+        config = {"compression.type": "uncompressed", "max.message.bytes": "50000"}
+        create_topic(target, topic, config=config)
+    for large in larges:
+        send_batches(source, large, [make_batch([*before, huge, *after], "zstd")])
     send_batches(source, other, [make_batch(grown_values(4, 200), "zstd")])
-    pipeline = make_pipeline([large, other], PATHS[path])
+    rules = {"replication.transform": TRANSFORM} if "transform" in paths else {}
+    pipeline = make_pipeline([*larges, other], {"replication.sink.partition": partition, **rules})
     run = pipeline.start()
-    run.expect("stopped", lambda event: reported(event, large, 0, "too-large"))
-    (event,) = run.events("stopped")
+    for large in larges:
+        expect_too_large(run, large)
+    eventually(lambda: len(read_all(target, other)) == 200, "the other is copied")
+    for large in larges:
+        await_values(target, large, before)
+        alter_topic(target, large, max_message_bytes="160000")
+    for large in larges:
+        run.expect("resumed", lambda e: e["topic"] == large, timeout=60)  # noqa: B023
+        await_values(target, large, [*before, huge, *after])
+        produce(source, large, [b"one more"])
+        await_values(target, large, [*before, huge, *after, b"one more"])
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, *larges, other)
+
+
+def expect_too_large(run: Run, large: str) -> None:
+    event = run.expect("stopped", lambda event: reported(event, large, 0, "too-large"))
     said = event["fault"]["message"]
     assert f"{large}-0 on the target rejected {large}-0 at offset 60: a record of " in said
     assert "as sent and 150," in said and "uncompressed exceeds its max.message.bytes" in said
     assert "(compression.type uncompressed, max.message.bytes 50,000)" in said
     assert "compression.type to producer" in event["fault"]["hint"]
-    eventually(lambda: len(read_all(target, other)) == 200, "the other is copied")
-    eventually(lambda: values(read_all(target, large)) == before, "so is what is before it")
-    alter_topic(target, large, max_message_bytes="160000")
-    run.expect("resumed", lambda event: event["topic"] == large, timeout=60)
-    eventually(lambda: len(read_all(target, large)) == 121, "it is copied as well")
-    produce(source, large, [b"one more"])
-    eventually(lambda: values(read_all(target, large))[-1] == b"one more", "and goes on")
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, large, other)
 
 
-def values(records: list[Got]) -> list[bytes | None]:
-    return [record.value for record in records]
+def await_values(node: KafkaNode, topic: str, values: list[bytes]) -> None:
+    eventually(
+        lambda: [record.value for record in read_all(node, topic)] == values,
+        lambda: f"{topic} has {len(values)} records: {len(read_all(node, topic))}",
+        120,
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.proof.test_faults_source import reported
-from tests.support.clusters.brokers import make_node
+from tests.support.clusters.brokers import KINDS, KRaftNode
 from tests.support.clusters.kafka import (
     START_S,
     create_topic,
@@ -19,7 +20,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.oracle.judge import prove
+from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.sent_batches import make_batch, send_batches
@@ -28,22 +29,24 @@ pytestmark = pytest.mark.proof
 FINDINGS = 1
 PARTITIONS = 6
 TOPIC = {"max.message.bytes": "8000000"}
-LIMITS = (1_048_576, 1_500_000)
+# The limit of requests, and how the pipeline is run beside it.
+LIMITS = {1_048_576: "exclusive", 1_500_000: "shared"}
 
-PATHS: dict[str, dict[str, Any]] = {
-    "verbatim": {},
-    "shared": {"coordination.mode": "shared"},
-    "headers": {"features.headerReplication": "disabled"},
-    "transform": {"replication.transform": [{"filter": "true"}]},
-}
+
+class NarrowNode(KRaftNode):
+    """A target with a limit of requests."""
+
+    def __init__(self, limit: int, data_dir: Path) -> None:
+        properties = {"socket.request.max.bytes": str(limit)}
+        super().__init__("narrow", data_dir, properties, kind=KINDS["4-tv2"])
+        self.limit = limit
 
 
 @pytest.fixture(scope="module", params=LIMITS, ids=str)
 def narrow(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KafkaNode]:
-    limit = {"socket.request.max.bytes": str(request.param)}
-    node = make_node("4-tv2", "narrow", tmp_path_factory.mktemp("narrow"), limit)
+) -> Iterator[NarrowNode]:
+    node = NarrowNode(request.param, tmp_path_factory.mktemp("narrow"))
     try:
         node.start(START_S)
         yield node
@@ -70,29 +73,56 @@ def send(node: KafkaNode, topic: str, partition: int, noise: random.Random) -> N
 
 
 def pipeline_to(
-    make_pipeline: MakePipeline, narrow: KafkaNode, topics: list[str], more: dict[str, Any]
+    make_pipeline: MakePipeline, narrow: NarrowNode, topics: list[str], more: dict[str, Any]
 ) -> Pipeline:
     return make_pipeline(
         topics, {"target.kafka.common": {"bootstrap.servers": narrow.bootstrap}, **more}, narrow
     )
 
 
-@pytest.mark.parametrize("path", PATHS)
 def test_all_records_are_copied_once_and_counted_once(
-    make_pipeline: MakePipeline, source: KafkaNode, narrow: KafkaNode, path: str
+    make_pipeline: MakePipeline, source: KafkaNode, narrow: NarrowNode
 ) -> None:
-    topic = filled(source, narrow, 1)
-    pipeline = pipeline_to(make_pipeline, narrow, [topic], PATHS[path])
-    run = pipeline.catch_up()
-    prove(source, narrow, pipeline.name, topic)
-    assert not run.events("stopped")
-    copied = sum(end_offsets(source, topic).values())
-    assert sum(event["records"] for event in run.events("progress")) == copied
+    """As they are, rebuilt, and transformed; a record above the limit stops its partition alone."""
+    paths = ("verbatim", "headers", "transform")
+    topics = {path: filled(source, narrow, seed) for seed, path in enumerate(paths)}
+    large, values = above_the_limit(source, narrow)
+    rules = {
+        "coordination.mode": LIMITS[narrow.limit],
+        "replication.headers": [{"topics": topics["headers"], "add": {"site": "east"}}],
+        "replication.transform": [{"topics": topics["transform"], "filter": "true"}],
+    }
+    pipeline = pipeline_to(make_pipeline, narrow, [*topics.values(), large], rules)
+    run = pipeline.catch_up(FINDINGS)
+    added = Expected(topics["headers"], headers=lambda sent: (*sent.headers, ("site", b"east")))
+    others = [topic for topic in topics.values() if topic != added.topic]
+    prove(source, narrow, pipeline.name, added, *others)
+    copied = sum(sum(end_offsets(source, topic).values()) for topic in topics.values())
+    assert sum(event["records"] for event in run.events("progress")) == copied + 1
     assert any("socket.request.max.bytes" in event["text"] for event in run.events("note"))
 
+    run.expect("stopped", lambda event: reported(event, large, 0, "too-large"))
+    assert all(reported(event, large, 0, "too-large") for event in run.events("stopped"))
+    said = run.events("stopped")[-1]["fault"]["message"]
+    assert f"{large}-0 on the target rejected {large}-0 at offset 1: a record of 1,600," in said
+    for setting in ("socket.request.max.bytes", "max.message.bytes 8,000,000"):
+        assert setting in said
+    assert [got.value for got in read_all(narrow, large)] == values[:1]
 
+
+def above_the_limit(source: KafkaNode, narrow: NarrowNode) -> tuple[str, list[bytes]]:
+    """A topic with a record that fits its topic, and no request; return it and its values."""
+    large = unique_name("large")
+    for node in (source, narrow):
+        create_topic(node, large, config=TOPIC)
+    values = [b"before", random.Random(5).randbytes(1_600_000), b"behind"]
+    send_batches(source, large, [make_batch(values)])
+    return large, values
+
+
+@pytest.mark.parametrize("narrow", [min(LIMITS)], indirect=True, ids=str)
 def test_killed_while_the_size_of_requests_is_learned(
-    make_pipeline: MakePipeline, source: KafkaNode, narrow: KafkaNode
+    make_pipeline: MakePipeline, source: KafkaNode, narrow: NarrowNode
 ) -> None:
     topic, noise = unique_name("wide"), random.Random(3)
     for node in (source, narrow):
@@ -107,24 +137,4 @@ def test_killed_while_the_size_of_requests_is_learned(
             send(source, topic, partition, noise)
         pipeline.await_hit(step)
     pipeline.end(run)
-    prove(source, narrow, pipeline.name, topic)
-
-
-def test_a_record_above_the_limit_stops_its_partition_alone(
-    make_pipeline: MakePipeline, source: KafkaNode, narrow: KafkaNode
-) -> None:
-    topic, large, noise = filled(source, narrow, 4), unique_name("large"), random.Random(5)
-    for node in (source, narrow):
-        create_topic(node, large, config=TOPIC)
-    values = [b"before", noise.randbytes(1_600_000), b"behind"]
-    send_batches(source, large, [make_batch(values)])
-    pipeline = pipeline_to(make_pipeline, narrow, [topic, large], {})
-    run = pipeline.catch_up(FINDINGS)
-    run.expect("stopped", lambda event: reported(event, large, 0, "too-large"))
-    assert all(reported(event, large, 0, "too-large") for event in run.events("stopped"))
-    said = run.events("stopped")[-1]["fault"]["message"]
-    assert f"{large}-0 on the target rejected {large}-0 at offset 1: a record of 1,600," in said
-    for setting in ("socket.request.max.bytes", "max.message.bytes 8,000,000"):
-        assert setting in said
-    assert [got.value for got in read_all(narrow, large)] == [b"before"]
     prove(source, narrow, pipeline.name, topic)
