@@ -20,6 +20,7 @@ from tests.support.clusters.kafka import (
     produce,
     read_all,
     start_offsets,
+    unique_name,
 )
 from tests.support.commands.verbs import k2ktui
 from tests.support.drill.checks import alter_topic
@@ -44,43 +45,6 @@ def filled(node: KafkaNode, seed: int = 1, partitions: int = 1) -> str:
     return topic
 
 
-def test_a_source_topic_is_created_again(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """Its partitions stop, whatever their offsets now mean; the others continue.
-
-    One topic while it is copied, another one while no run is there.
-    """
-    running, stopped, other = filled(source, 1, 2), filled(source, 1, 2), filled(source, 2)
-    before = {topic: read_all(source, topic) for topic in (running, stopped)}
-
-    def create_again(topic: str, more: int) -> None:
-        delete_topic(source, topic)
-        create_topic(source, topic, partitions=2)
-        produce(source, topic, mixture(3, 500, 2))
-        produce(source, other, mixture(more, 100, 1))
-
-    pipeline = make_pipeline([running, stopped, other])
-    pipeline.catch_up()
-    run = pipeline.start()
-    run.expect("started")
-    create_again(running, 4)
-    for partition in range(2):
-        expect_stop(run, running, partition, "re-created", "gone")
-    expect_stop(run, running, 0, "re-created")
-    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
-    assert run.stop() == 0
-    create_again(stopped, 5)
-    run = pipeline.catch_up(FINDINGS)
-    for topic in (running, stopped):
-        for partition in range(2):
-            expect_stop(run, topic, partition, "re-created")
-        copied = [got.value for got in read_all(target, topic)]
-        assert copied == [got.value for got in before[topic]]
-    assert run.events("finished")[0]["caught_up"] is False
-    prove(source, target, pipeline.name, other)
-
-
 def expect_stop(run: Run, topic: str, partition: int, *kinds: str) -> None:
     run.expect("stopped", lambda event: reported(event, topic, partition, *kinds))
 
@@ -96,20 +60,80 @@ def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> 
     return (where["topic"], where["partition"]) == (topic, partition) and fault["kind"] in kinds
 
 
-def test_a_source_topic_is_deleted(
+def test_topics_are_deleted_created_again_or_refuse_a_record(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """It is selected by name, so it is missed."""
-    gone, other = filled(source, 1), filled(source, 2)
-    pipeline = make_pipeline([gone, other])
+    """On the source or on the target; their partitions stop, whatever their offsets now mean.
+
+    The others continue. On the source, one topic each while it is copied, and while no run is
+    there. A topic that is selected by name is missed. A target topic is not made again, as the
+    records that were in it would be missing; nor is it continued when somebody else does. Before a
+    record that is too large for the target its partition stops, and says what to raise; batches
+    that can be split are.
+    """
+    running, stopped = filled(source, 1, 2), filled(source, 1, 2)
+    gone, missing, replaced, other = (filled(source, seed) for seed in (1, 1, 1, 2))
+    large, split = unique_name("large"), unique_name("split")
+    for topic in (large, split):
+        create_topic(source, topic, config={"max.message.bytes": "1000000"})
+        create_topic(target, topic, config={"max.message.bytes": "20000"})
+    before = {topic: read_all(source, topic) for topic in (running, stopped)}
+    pipeline = make_pipeline([running, stopped, gone, missing, replaced, large, split, other])
+    pipeline.catch_up()
+
+    noise = random.Random(1)
+    produce(source, large, mixture(1, 50, 1))
+    produce(source, large, [noise.randbytes(50_000)])
+    produce(source, large, mixture(2, 50, 1))
+    produce(source, split, [noise.randbytes(9_000) for _ in range(100)], linger_ms=100)
     run = pipeline.start()
-    run.expect("firstrecord")
+    run.expect("started")
+    create_again(source, running)
     delete_topic(source, gone)
-    run.expect("stopped", lambda e: reported(e, gone, 0, "gone"))
-    produce(source, other, mixture(4, 100, 1))
-    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
+    for topic in (missing, replaced):
+        delete_topic(target, topic)
+    create_topic(target, replaced)
+    for topic in (missing, replaced, other):
+        produce(source, topic, mixture(4, 100, 1))
+
+    def expect_all(run: Run, *meanwhile: str) -> None:
+        for partition in range(2):
+            expect_stop(run, running, partition, "re-created", *meanwhile)
+        expect_stop(run, running, 0, "re-created")
+        expect_stop(run, gone, 0, "gone")
+        for topic in (missing, replaced):
+            expect_stop(run, topic, 0, "target-gone", "refused")
+        run.expect(
+            "stopped", lambda e: reported(e, large, 0, "too-large") and "max.message" in str(e)
+        )
+
+    expect_all(run, "gone")
+    await_copied(target, other, 300)
+    await_copied(target, split, 100)
     assert run.stop() == 0
-    prove(source, target, pipeline.name, other)
+
+    create_again(source, stopped)
+    produce(source, other, mixture(5, 100, 1))
+    run = pipeline.catch_up(FINDINGS)
+    expect_all(run)
+    for partition in range(2):
+        expect_stop(run, stopped, partition, "re-created")
+    assert run.events("finished")[0]["caught_up"] is False
+    for topic in (running, stopped):
+        copied = [got.value for got in read_all(target, topic)]
+        assert copied == [got.value for got in before[topic]]
+    assert read_all(target, replaced) == []
+    assert missing not in admin(target).list_topics(timeout=TIMEOUT).topics
+    prove(source, target, pipeline.name, split, other)
+    alter_topic(target, large, max_message_bytes="1000000")
+    pipeline.catch_up(FINDINGS)
+    prove(source, target, pipeline.name, large, split, other)
+
+
+def create_again(node: KafkaNode, topic: str) -> None:
+    delete_topic(node, topic)
+    create_topic(node, topic, partitions=2)
+    produce(node, topic, mixture(3, 500, 2))
 
 
 def measured_topics(run: Run) -> set[str]:
@@ -121,42 +145,20 @@ def measured_topics(run: Run) -> set[str]:
     return measured_topics
 
 
-def test_a_topic_that_a_pattern_selects_is_deleted(
+def test_topics_that_a_pattern_selects_are_deleted(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """All of it was copied: a note, no fault, no metrics, nothing to see for watch."""
-    gone, other = filled(source, 1), filled(source, 2)
-    pipeline = make_pipeline(f"{gone}|{other}")
-    often = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
-    run = pipeline.start(env=often)
-    eventually(lambda: len(read_all(target, gone)) == 200, "copied", 120)
-    eventually(lambda: measured_topics(run) == {gone, other}, "measured", 60)
-    delete_topic(source, gone)
-    run.expect("note", lambda e: "1 topic deleted on the source" in e["text"] and gone in e["text"])
-    eventually(lambda: measured_topics(run) == {other}, "it has no series", 60)
-    said = k2ktui("watch", "-f", pipeline.write(), "--once")
-    assert said.code == 0, said.out
-    assert f"1 topic deleted on the source, no longer copied: {gone}" in said.out
-    produce(source, other, mixture(4, 100, 1))
-    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
-    assert run.stop() == 0
-    assert not run.events("stopped")
-    assert not pipeline.catch_up().events("stopped")
-    prove(source, target, pipeline.name, other)
+    """All of one was copied: a note, no fault, no metrics, nothing to see for watch.
 
-
-def test_a_topic_is_deleted_before_all_of_it_was_copied(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """A finding, also for later runs, until somebody acknowledges it; the run goes on.
-
+    Else it is a finding, also for later runs, until somebody acknowledges it; the run goes on.
     Where no run was there, the last position says where the topic ended.
     """
-    running, stopped, other = filled(source, 1), filled(source, 1), filled(source, 2)
+    copied, running, stopped = (filled(source, 1) for _ in range(3))
+    other = filled(source, 2)
     for topic in (running, stopped):
         create_topic(target, topic, 1, {"max.message.bytes": "20000"})
         produce(source, topic, [Out(random.Random(1).randbytes(100_000))])
-    pipeline = make_pipeline(f"{running}|{stopped}|{other}")
+    pipeline = make_pipeline(f"{copied}|{running}|{stopped}|{other}")
     file = pipeline.write()
 
     def expect_gone(run: Run, topic: str) -> None:
@@ -164,13 +166,24 @@ def test_a_topic_is_deleted_before_all_of_it_was_copied(
         said = k2ktui("watch", "-f", file, "--once")
         assert said.code == FINDINGS and f"offsets acknowledge -f FILE {topic}" in said.out
 
-    run = pipeline.start()
+    often = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+    run = pipeline.start(env=often)
     for topic in (running, stopped):
         expect_stop(run, topic, 0, "too-large")
+    for topic in (copied, running, stopped):
         await_copied(target, topic, 200)
+    eventually(lambda: {copied, other} <= measured_topics(run), "measured", 60)
+    delete_topic(source, copied)
+    note = "1 topic deleted on the source"
+    run.expect("note", lambda e: note in e["text"] and copied in e["text"])
+    eventually(lambda: copied not in measured_topics(run), "it has no series", 60)
+    said = k2ktui("watch", "-f", file, "--once")
+    assert f"{note}, no longer copied: {copied}" in said.out
+    assert not [e for e in run.events("stopped") if reported(e, copied, 0, "gone")]
     delete_topic(source, running)
     expect_gone(run, running)
     assert run.stop() == 0
+
     delete_topic(source, stopped)
     run = pipeline.start()
     for number, topic in enumerate((running, stopped), 1):
@@ -182,9 +195,10 @@ def test_a_topic_is_deleted_before_all_of_it_was_copied(
         run.expect("note", lambda e: "not copied, acknowledged by" in e["text"], since=since)
         journal = k2ktui("journal", "-f", file, "--json").json["journal"]
         assert [entry["operation"] for entry in journal] == ["offsets acknowledge"] * number
-    assert k2ktui("watch", "-f", file, "--once").code == 0
+    said = k2ktui("watch", "-f", file, "--once")
+    assert said.code == 0, said.out
     produce(source, other, mixture(4, 100, 1))
-    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
+    await_copied(target, other, 300)
     assert run.stop() == 0
     assert not pipeline.catch_up().events("stopped")
     prove(source, target, pipeline.name, other)
@@ -193,11 +207,14 @@ def test_a_topic_is_deleted_before_all_of_it_was_copied(
 def test_the_source_lost_records_before_they_were_copied(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """Both policies, each with a run that goes on and one that ends when it has caught up."""
-    first, second, other = filled(source, 1), filled(source, 1), filled(source, 2)
-    pipeline = make_pipeline([first, second, other], {"onSourceDataLoss": "fail"})
+    """Both policies: the partition stops; or it goes on, however often its log start runs after
+    its position.
+    """
+    first, second, expiring = (filled(source, 1) for _ in range(3))
+    other = filled(source, 2)
+    pipeline = make_pipeline([first, second, expiring, other], {"onSourceDataLoss": "fail"})
     pipeline.catch_up()
-    archived = {topic: read_all(source, topic) for topic in (first, second)}
+    archived = {topic: read_all(source, topic) for topic in (first, second, expiring)}
 
     def lose(topic: str) -> None:
         produce(source, topic, mixture(3, 100, 1), linger_ms=50)
@@ -206,102 +223,30 @@ def test_the_source_lost_records_before_they_were_copied(
         produce(source, topic, mixture(4, 30, 1))
 
     lose(first)
-    run = pipeline.start()
-    run.expect("stopped", lambda e: reported(e, first, 0, "truncated"))
-    produce(source, other, mixture(5, 10, 1))
-    eventually(lambda: len(read_all(target, other)) == 210, "the other continues")
-    assert run.stop() == 0
     run = pipeline.catch_up(FINDINGS)
-    assert any(reported(event, first, 0, "truncated") for event in run.events("stopped"))
-    prove(source, target, pipeline.name, other)
+    run.expect("stopped", lambda e: reported(e, first, 0, "truncated"))
     assert len(read_all(target, first)) == 200
+    prove(source, target, pipeline.name, other)
 
     pipeline.settings = {"onSourceDataLoss": "continue"}
-    pipeline.catch_up()
-    assert len(read_all(target, first)) == 279
     lose(second)
     run = pipeline.start()
-    eventually(lambda: len(read_all(target, second)) == 279, "continues")
+    for topic in (first, second):
+        await_copied(target, topic, 279)
+    dice = random.Random(3)
+    for seed in range(25):
+        produce(source, expiring, mixture(seed, 200, 1), linger_ms=20)
+        archived[expiring] += read_all(source, expiring)
+        delete_before(source, expiring, end_offsets(source, expiring)[0] - dice.randrange(150))
     assert run.stop() == 0
+    end = end_offsets(source, expiring)[0]
+    produce(source, expiring, mixture(30, 20, 1))
+    archived[expiring] += read_all(source, expiring)
+    delete_before(source, expiring, end + 5)
     pipeline.catch_up()
     expected = [Expected(topic, archived=records) for topic, records in archived.items()]
     proof = prove(source, target, pipeline.name, *expected, other)
-    for topic in archived:
+    for topic in (first, second):
         assert proof.position(topic)["gaps"] == [[200, 251, "truncated"]]
         assert len(read_all(target, topic)) == 279
-
-
-def test_retention_deletes_while_copying(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """The log start runs after the position repeatedly."""
-    topic = filled(source)
-    pipeline = make_pipeline([topic], {"onSourceDataLoss": "continue"})
-    run = pipeline.start()
-    run.expect("firstrecord")
-    dice = random.Random(3)
-    archive: list[Any] = []
-    for seed in range(25):
-        produce(source, topic, mixture(seed, 200, 1), linger_ms=20)
-        archive += read_all(source, topic)
-        end = end_offsets(source, topic)[0]
-        delete_before(source, topic, end - dice.randrange(150))
-    assert run.stop() == 0
-    pipeline.catch_up()
-    proof = prove(source, target, pipeline.name, Expected(topic, archived=archive))
-    assert start_offsets(source, topic)[0] > 4000
-    print(proof.position(topic), proof.records)
-
-
-@pytest.mark.parametrize("partition", ["source", "producer"])
-def test_a_record_too_large_for_the_target(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
-) -> None:
-    """Its partition stops before it and says what to raise; batches that can be split are."""
-    config = {"max.message.bytes": "1000000"}
-    large, split, other = (create_topic(source, config=config) for _ in range(3))
-    for topic in (large, split, other):
-        create_topic(target, topic, config={"max.message.bytes": "20000"})
-    noise = random.Random(1)
-    produce(source, large, mixture(1, 50, 1))
-    produce(source, large, [noise.randbytes(50_000)])
-    produce(source, large, mixture(2, 50, 1))
-    produce(source, split, [noise.randbytes(9_000) for _ in range(100)], linger_ms=100)
-    produce(source, other, mixture(3, 50, 1))
-    pipeline = make_pipeline([large, split, other], {"replication.sink.partition": partition})
-    run = pipeline.catch_up(FINDINGS)
-    run.expect("stopped", lambda e: reported(e, large, 0, "too-large") and "max.message" in str(e))
-    prove(source, target, pipeline.name, split, other)
-    alter_topic(target, large, max_message_bytes="1000000")
-    pipeline.catch_up()
-    prove(source, target, pipeline.name, large, split, other)
-
-
-def test_the_target_topic_is_deleted(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """It is not made again, as the records that were in it would be missing; nor is it continued
-    when somebody else does.
-    """
-    gone, again, other = filled(source, 1), filled(source, 1), filled(source, 2)
-    pipeline = make_pipeline([gone, again, other])
-    pipeline.catch_up()
-    run = pipeline.start()
-    run.expect("started")
-    for topic in (gone, again):
-        delete_topic(target, topic)
-    create_topic(target, again)
-    for topic in (gone, again):
-        produce(source, topic, mixture(3, 100, 1))
-    produce(source, other, mixture(4, 100, 1))
-    for topic in (gone, again):
-        expect_stop(run, topic, 0, "target-gone", "refused")
-    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, other)
-    run = pipeline.catch_up(FINDINGS)
-    for topic in (gone, again):
-        expect_stop(run, topic, 0, "target-gone", "refused")
-    prove(source, target, pipeline.name, other)
-    assert read_all(target, again) == []
-    assert gone not in admin(target).list_topics(timeout=TIMEOUT).topics
+    assert start_offsets(source, expiring)[0] > 4000
