@@ -1,9 +1,10 @@
-"""What a copy keeps, on both paths, for every kind of topic and setting."""
+"""What a copy keeps with settings of all kinds; ``tests/matrix`` has every kind of topic."""
 
 from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,36 +38,10 @@ def kinds(clusters: tuple[KafkaNode, KafkaNode]) -> dict[str, str]:
     return make_all(clusters[0].start(), unique_name("kinds"))
 
 
-def test_every_kind_verbatim(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
-    pipeline = make_pipeline(list(kinds.values()))
-    # Else the target's own cleaner would continue while we compare.
-    pipeline.settings = {"target.kafka.topicPropsExclusionList": ["cleanup.policy"]}
-    run = pipeline.catch_up()
-    proof = prove(pipeline.source, pipeline.target, pipeline.name, *kinds.values())
-    assert proof.records > 24_000
-    print(run.tail())
-
-
-def test_every_kind_by_key(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
-    prefix = unique_name("by-key") + "."
-    pipeline = make_pipeline(
-        list(kinds.values()),
-        {
-            "replication.sink.topic": {"prefix": prefix},
-            "replication.sink.partition": "producer",
-            "topicCreation.replication.common": {"partitions": 3},
-            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
-        },
-    )
-    pipeline.catch_up()
-    expected = [Expected(t, prefix + t, partition=by_key(3)) for t in kinds.values()]
-    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
-
-
-@pytest.mark.parametrize("partition", ["source", "producer"])
 def test_headers_dropped_and_added_and_new_times(
-    make_pipeline: MakePipeline, kinds: dict[str, str], partition: str
+    make_pipeline: MakePipeline, kinds: dict[str, str]
 ) -> None:
+    """Partitions by key; the test of rules has those of the source."""
     prefix = unique_name("headers") + "."
     topics = [kinds[kind] for kind in ("mixed", "transactions", "lz4", "compacted", "append-time")]
     pipeline = make_pipeline(
@@ -76,7 +51,7 @@ def test_headers_dropped_and_added_and_new_times(
             "features.tracingHeaders": "enabled",
             "features.keepRecordCreationTimestamp": "disabled",
             "replication.sink.topic": {"prefix": prefix},
-            "replication.sink.partition": partition,
+            "replication.sink.partition": "producer",
             "topicCreation.replication.common": {"partitions": 3},
             "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
         },
@@ -95,71 +70,13 @@ def test_headers_dropped_and_added_and_new_times(
 
         return headers
 
-    chosen = by_key(3) if partition == "producer" else None
     expected = [
-        Expected(t, prefix + t, partition=chosen, headers=traced(t), timestamps=False)
+        Expected(t, prefix + t, partition=by_key(3), headers=traced(t), timestamps=False)
         for t in topics
     ]
     prove(pipeline.source, pipeline.target, pipeline.name, *expected)
     stamps = [got.timestamp for got in read_all(pipeline.target, prefix + kinds["lz4"])]
     assert before <= min(stamps) <= max(stamps) <= time.time() * 1000
-
-
-def test_header_rules_of_topics(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
-    prefix = unique_name("rules") + "."
-    source, plain = kinds["mixed"], kinds["lz4"]
-    rule = {
-        "topics": re.escape(source),
-        "drop": ["dropped"],
-        "rename": {"(.*)ed": "$1ing"},
-        "add": {"site": "east"},
-        "tracing": {"offset": "from"},
-    }
-    own = (("dropped", b"1"), ("changed", None), ("kept", b"3"), ("changed", b"4"))
-    pipeline = make_pipeline(
-        [source, plain],
-        {"replication.headers": [rule], "replication.sink.topic": {"prefix": prefix}},
-    )
-    produce(pipeline.source, source, [Out(b"v", b"k", 0, own), Out(None, b"k", 0)])
-    pipeline.catch_up()
-
-    def headers(sent: Got) -> Headers:
-        kept = [(name, value) for name, value in sent.headers if name != "dropped"]
-        renamed = [("changing" if name == "changed" else name, value) for name, value in kept]
-        return (*renamed, ("site", b"east"), ("from", b"%d" % sent.offset))
-
-    prove(
-        pipeline.source,
-        pipeline.target,
-        pipeline.name,
-        Expected(source, prefix + source, headers=headers),
-        Expected(plain, prefix + plain),
-    )
-    copied = [got.headers for got in read_all(pipeline.target, prefix + source)]
-    wanted = (("changing", None), ("kept", b"3"), ("changing", b"4"), ("site", b"east"))
-    assert wanted in [headers[:-1] for headers in copied]
-
-
-def test_headers_added_to_those_there_are(
-    make_pipeline: MakePipeline, kinds: dict[str, str]
-) -> None:
-    prefix = unique_name("traced") + "."
-    topic = kinds["mixed"]
-    pipeline = make_pipeline(
-        [topic],
-        {
-            "features.tracingHeaders": {"offset": "enabled"},
-            "tracing.headers.offset": "from",
-            "replication.sink.topic": {"prefix": prefix},
-        },
-    )
-    pipeline.catch_up()
-
-    def headers(sent: Got) -> Headers:
-        return (*sent.headers, ("from", b"%d" % sent.offset))
-
-    expected = Expected(topic, prefix + topic, headers=headers)
-    prove(pipeline.source, pipeline.target, pipeline.name, expected)
 
 
 def test_exactly_once_disabled(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
@@ -198,31 +115,58 @@ def test_without_a_mapping(make_pipeline: MakePipeline, kinds: dict[str, str]) -
 def test_two_pipelines_share_the_control_topics(
     make_pipeline: MakePipeline, kinds: dict[str, str]
 ) -> None:
-    """Side by side, with a commit partition a slot; each finds its own positions only."""
+    """Side by side, with a commit partition a slot; each finds its own positions only.
+
+    Both have a rule for the headers of one topic.
+    """
     topics = [kinds["mixed"], kinds["transactions"]]
-    shared = {
+    rule = {
+        "topics": re.escape(kinds["mixed"]),
+        "drop": ["dropped"],
+        "rename": {"(.*)ed": "$1ing"},
+        "add": {"site": "east"},
+        "tracing": {"offset": "from"},
+    }
+    own = (("dropped", b"1"), ("changed", None), ("kept", b"3"), ("changed", b"4"))
+    controls = {
         "coordination.commit.topic": unique_name("commits"),
         "offsetMapping.topic": unique_name("mappings"),
+    }
+    shared = {
+        **controls,
         "features.optimizeOffsetCommitPartition": "disabled",
+        "replication.headers": [rule],
     }
     prefixes = [unique_name("one") + ".", unique_name("two") + "."]
     pair = [
         make_pipeline(topics, shared | {"replication.sink.topic": {"prefix": p}}) for p in prefixes
     ]
+    produce(pair[0].source, kinds["mixed"], [Out(b"v", b"k", 0, own), Out(None, b"k", 0)])
     for _ in range(2):  # the second time with other slots
         runs = [pipeline.start("--until-caught-up") for pipeline in pair]
         assert [run.wait() for run in runs] == [0, 0]
         for pipeline in pair:
             pipeline.settings = {**pipeline.settings, "spark.slots": 3}
+
+    def headers(sent: Got) -> Headers:
+        kept = [(name, value) for name, value in sent.headers if name != "dropped"]
+        renamed = [("changing" if name == "changed" else name, value) for name, value in kept]
+        return (*renamed, ("site", b"east"), ("from", b"%d" % sent.offset))
+
     for pipeline, prefix in zip(pair, prefixes, strict=True):
+        mixed, transactions = (Expected(topic, prefix + topic) for topic in topics)
         prove(
             pipeline.source,
             pipeline.target,
             pipeline.name,
-            *[Expected(t, prefix + t) for t in topics],
-            commit_topic=shared["coordination.commit.topic"],
-            mapping_topic=shared["offsetMapping.topic"],
+            replace(mixed, headers=headers),
+            transactions,
+            commit_topic=controls["coordination.commit.topic"],
+            mapping_topic=controls["offsetMapping.topic"],
         )
+        copied = [got.headers for got in read_all(pipeline.target, prefix + kinds["mixed"])]
+        wanted = (("changing", None), ("kept", b"3"), ("changing", b"4"), ("site", b"east"))
+        assert wanted in [headers[:-1] for headers in copied]
 
 
 def test_several_topics_into_one_that_has_records(

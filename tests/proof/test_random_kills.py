@@ -234,7 +234,7 @@ def returned(make_workload: Callable[[], Workload]) -> Undisturbed:
         end_jobs(work)
 
 
-@pytest.mark.seeds(1)
+@pytest.mark.seeds(2)
 def test_a_failback_with_a_tail(
     make_workload: Callable[[], Workload],
     source: KafkaNode,

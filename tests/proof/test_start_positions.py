@@ -113,24 +113,6 @@ def test_from_a_time_in_the_middle_of_a_batch(
     assert prove(source, target, pipeline.name, expected).records == 249
 
 
-def test_new_topics_and_partitions_while_running(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    prefix = unique_name("new")
-    first = create_topic(source, f"{prefix}.first", partitions=2)
-    produce(source, first, mixture(1, 100, 2))
-    pipeline = make_pipeline(f"{prefix}.*")
-    run = pipeline.start()
-    run.expect("firstrecord")
-    second = create_topic(source, f"{prefix}.second", partitions=2)
-    produce(source, second, mixture(2, 100, 2))
-    grow(source, first, 5)
-    produce(source, first, mixture(3, 200, 5))
-    eventually(lambda: pipeline.is_caught_up(first) and pipeline.is_caught_up(second), "copied")
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, first, second)
-
-
 def grow(node: KafkaNode, topic: str, partitions: int) -> None:
     with_admin = admin(node)
     with_admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)

@@ -142,7 +142,7 @@ KEYS = (
     ("replication.headers.tracing.pipeline", "the header is added", "unit/log/test_record_headers.py::test_each_tracing_header_of_a_rule"),
     ("replication.sink.name", "shown by `config show`", "unit/config/test_unused.py::test_descriptions_are_shown"),
     ("replication.sink.topic", "names of target topics (of expressions: `test_groups_move_to_several_topics_exactly`)", "unit/config/test_topics.py::test_topic_mappings"),
-    ("replication.sink.partition", "target partition of a record (of expressions: `test_several_topics_fan_in_and_out_by_key_and_header`)", "proof/test_copies.py::test_every_kind_by_key"),
+    ("replication.sink.partition", "target partition of a record (of expressions: `test_several_topics_fan_in_and_out_by_key_and_header`)", "matrix/test_copies.py::test_every_kind_of_topic_on_both_paths"),
     ("groups.pollInterval", "interval between readings of the groups", "unit/replication/test_key_effects.py::test_work_beside_a_run_repeats_at_its_interval"),
     ("groups.consumerGroups", "which groups are translated", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
     ("groups.offsetGuardPrefix", "which commits are of earlier releases", "unit/replication/test_key_effects.py::test_commits_that_begin_with_the_guards_prefix_are_ours"),
