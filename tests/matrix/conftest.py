@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.admin import KafkaAdminClient
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.brokers import Brokers, Kind, kind_of
+from tests.support.clusters.brokers import KINDS, Brokers, Kind, kind_of
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.schedule.rotation import Rotation
 
@@ -70,11 +71,29 @@ def pair(
     """Each of the pairs, with both of its clusters running."""
     source, target = request.param
     first, second = brokers(source, target)
+    for node, kind in ((first, source), (second, target)):
+        if kind in KINDS:
+            expect_features(node, kind)
     pipelines: list[Pipeline] = []
     kinds, directory = (kind_of(source), kind_of(target)), tmp_path_factory.mktemp("pair")
     yield Pair(first, second, *kinds, directory, pipelines)
     for pipeline in pipelines:
         pipeline.close()
+
+
+def expect_features(node: KafkaNode, name: str) -> None:
+    """A node has the features of its kind, those of transactions among them."""
+    client = KafkaAdminClient(bootstrap_servers=node.bootstrap)
+    features = client.describe_features()
+    client.close()
+    finalized = {
+        name: levels["finalized"][1] for name, levels in features.items() if "finalized" in levels
+    }
+    kind = KINDS[name]
+    assert ("metadata.version" in finalized) is not kind.zookeeper
+    assert ("group.version" in finalized) is kind.consumer_protocol
+    level = kind.features.get("transaction.version", 0)
+    assert finalized.get("transaction.version", 0) == level
 
 
 @pytest.fixture

@@ -1,30 +1,23 @@
-"""The brokers of the matrix are what they are called."""
+"""The brokers of the matrix, and of other tests, are what they are called."""
 
 from __future__ import annotations
 
 import pytest
-from kafka.admin import KafkaAdminClient
 
+from tests.matrix.conftest import PAIRS, expect_features
 from tests.support.clusters.brokers import KINDS, Brokers
 from tests.support.clusters.kafka import Out, create_topic, end_offsets, produce
 
 pytestmark = pytest.mark.slow
 
+OTHERS = sorted(KINDS.keys() - {kind for pair in PAIRS for kind in pair})
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize("kind", OTHERS)
 def test_a_kind_has_its_features(brokers: Brokers, kind: str) -> None:
+    """Those of pairs are compared wherever a pair is started."""
     (node,) = brokers(kind)
-    client = KafkaAdminClient(bootstrap_servers=node.bootstrap)
-    features = client.describe_features()
-    client.close()
-    finalized = {
-        name: levels["finalized"][1] for name, levels in features.items() if "finalized" in levels
-    }
-    assert ("metadata.version" in finalized) is not KINDS[kind].zookeeper
-    assert ("group.version" in finalized) is KINDS[kind].consumer_protocol
-    assert finalized.get("transaction.version", 0) == KINDS[kind].features.get(
-        "transaction.version", 0
-    )
+    expect_features(node, kind)
 
 
 def test_one_of_two_brokers_stops_and_comes_back(brokers: Brokers) -> None:

@@ -28,6 +28,7 @@ from tests.support.oracle.group_offsets import committed
 from tests.support.oracle.judge import Expected, Proof, by_key, prove
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.kinds import make_all
+from tests.support.records.sent_batches import CODECS, grown_values, make_batch, send_batches
 from tests.support.records.traffic import mixture
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
@@ -55,7 +56,7 @@ def copy(pair: Pair) -> Copy:
     topics = list(kinds.values())
     # Else the target's own cleaner would continue while we compare.
     kept = {"target__kafka__topicPropsExclusionList": ["cleanup.policy"]}
-    verbatim = pair.pipeline([*topics, *old.values()], **kept)
+    verbatim = pair.pipeline([*topics, *old.values(), *_growing_batches(pair)], **kept)
     # In one topic they would be two copies of the same records, and no group could move.
     mappings = unique_name("mappings")
     chosen = pair.pipeline(
@@ -69,7 +70,23 @@ def copy(pair: Pair) -> Copy:
     runs = [pipeline.start("--until-caught-up") for pipeline in (verbatim, chosen)]
     for run in runs:
         assert run.wait() == 0, run.tail()
+        assert not run.events("stopped")
     return Copy(pair, kinds, verbatim, chosen, mappings)
+
+
+def _growing_batches(pair: Pair) -> list[str]:
+    """Topics whose batches become too large on the target, until they are halved."""
+    topics = []
+    for kind in ("uncompressed", "lz4", "producer", "gzip"):
+        for codec in CODECS:
+            topic = unique_name(f"{codec}-to-{kind}")
+            create_topic(pair.source, topic)
+            config = {"compression.type": kind, "max.message.bytes": "100000"}
+            create_topic(pair.target, topic, config=config)
+            batches = [make_batch(grown_values(seed), codec) for seed in range(4)]
+            send_batches(pair.source, topic, batches)
+            topics.append(topic)
+    return topics
 
 
 def _old_formats(node: KafkaNode, prefix: str) -> dict[str, str]:

@@ -6,13 +6,22 @@ import pytest
 
 from tests.brokers.sync.test_recovery import (  # noqa: F401
     copied,
-    test_a_run_that_is_suspended_cannot_commit_after_a_recovery,
     test_moved_topics_and_producer_ids_are_recorded_again,
     test_positions_are_rebuilt_where_both_logs_prove_them,
 )
+from tests.brokers.sync.test_recovery import (
+    test_a_run_that_is_suspended_cannot_commit_after_a_recovery as suspended_run_commits_nothing,
+)
 from tests.matrix import conftest
+from tests.support.pipelines.copied import Copied
 
 # To the oldest brokers, and from them.
 PAIRS = conftest.PAIRS[:2]
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+
+
+@pytest.mark.rotate("stem", ["3", "slot-5.0", "slot-5.1"])
+def test_a_run_that_is_suspended_cannot_commit_after_a_recovery(copied: Copied, stem: str) -> None:  # noqa: F811
+    """Its id is among those that any run may have used."""
+    suspended_run_commits_nothing(copied, stem)
