@@ -45,18 +45,18 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def coordinator(
-    target: KafkaNode, tmp_path: Path, mode: str, seed: int
+    target: KafkaNode, tmp_path: Path, mode: str, old: str
 ) -> Iterator[Callable[[], KafkaNode]]:
     """Return a function that returns a target: with transaction version 2, or of before Kafka 4.0.
 
-    Each mode has one of them; with the next seed the other one.
+    Each mode has one of them; ``old`` is the mode that has the older one.
     """
     node = make_node("3.9", "old", tmp_path / "old")
-    is_old = (MODES.index(mode) + seed) % 2 == 0
-    yield lambda: node.start(START_S) if is_old else target
+    yield lambda: node.start(START_S) if mode == old else target
     node.close()
 
 
+@pytest.mark.rotate("old", MODES)
 @pytest.mark.seeds(2)
 def test_workers_killed_at_every_step(
     make_pipeline: MakePipeline,
@@ -109,6 +109,7 @@ def _data(node: KafkaNode, topic: str) -> list[StoredBatch]:
 
 
 @pytest.mark.timeout((3 + len(DRIVER_STEPS)) * START_TIMEOUT)
+@pytest.mark.rotate("old", MODES)
 @pytest.mark.seeds(2)
 def test_driver_killed_at_every_step(
     make_pipeline: MakePipeline,
@@ -138,12 +139,13 @@ def leave_open(pipeline: Pipeline) -> None:
 
 # Four starts of Spark, each within the time that `expect` and `wait` allow for one.
 @pytest.mark.timeout(4 * START_TIMEOUT + 180)
+@pytest.mark.rotate("only_mode", MODES)
 @pytest.mark.seeds(2)
 def test_any_process_killed_at_any_time(
-    make_pipeline: MakePipeline, topics: dict[str, int], seed: int
+    make_pipeline: MakePipeline, topics: dict[str, int], only_mode: str, seed: int
 ) -> None:
     dice = random.Random(seed)
-    pipeline = make_pipeline(list(topics), {"coordination.mode": MODES[seed % len(MODES)]})
+    pipeline = make_pipeline(list(topics), {"coordination.mode": only_mode})
     with Traffic(pipeline.source, topics, seed):
         for _ in range(3):
             run = pipeline.start()

@@ -49,15 +49,20 @@ class Outage:
     replicas: tuple[int, ...]
     in_sync: int
 
+    def __str__(self) -> str:
+        what = "no leader" if len(self.replicas) == 1 else "too few replicas"
+        return f"{self.kind} with {what}"
+
 
 # A coordinator of 4.3.1 or 4.4.0 ends a transaction without the marker of a partition that has no
-# leader (KAFKA-20734), so there is nothing to wait for. Each test has one, the next seed the next.
+# leader (KAFKA-20734), so there is nothing to wait for.
 OUTAGES = (
     Outage("3.9", (2,), 1),
     Outage("4-tv2", (1, 2), 2),
     Outage("3.9", (1, 2), 2),
 )
 ABORTED, COMMITTED = "joined", "before-commit"
+OTHER_OUTAGES = (*OUTAGES[1:], OUTAGES[0])
 
 
 @dataclass
@@ -126,10 +131,8 @@ def await_growth(two: TwoBrokers, topic: str) -> None:
 
 @pytest.fixture
 def scene(
-    make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, step: str, seed: int
+    make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, outage: Outage
 ) -> Iterator[Scene]:
-    outage = OUTAGES[(seed + (step == COMMITTED)) % len(OUTAGES)]
-    print(outage)
     two = brokers.two_of(outage.kind)
     blocked, healthy = create_topic(source), create_topic(source, partitions=_HEALTHY)
     config = {"min.insync.replicas": str(outage.in_sync)}
@@ -159,14 +162,13 @@ def outlast(scene: Scene, run: Run, step: str) -> int:
     return run.reported
 
 
-@pytest.mark.parametrize("step", [ABORTED])
-@pytest.mark.seeds(len(OUTAGES))
-def test_the_others_continue_after_an_abort(scene: Scene, step: str) -> None:
+@pytest.mark.rotate("outage", OUTAGES, ids=str)
+def test_the_others_continue_after_an_abort(scene: Scene) -> None:
     """In this run, and in a new one: no task of the old run can write any longer."""
     run = scene.pipeline.start()
     run.expect("started")
-    reported = outlast(scene, run, step)
-    scene.break_at(run, step)
+    reported = outlast(scene, run, ABORTED)
+    scene.break_at(run, ABORTED)
     with scene.traffic:
         scene.await_stopped(run, reported)
         run.signal(signal.SIGKILL)
@@ -180,16 +182,15 @@ def test_the_others_continue_after_an_abort(scene: Scene, step: str) -> None:
     scene.pipeline.prove()
 
 
-@pytest.mark.parametrize("step", [COMMITTED])
-@pytest.mark.seeds(len(OUTAGES))
-def test_the_others_continue_after_a_commit(scene: Scene, step: str) -> None:
+@pytest.mark.rotate("outage", OTHER_OUTAGES, ids=str)
+def test_the_others_continue_after_a_commit(scene: Scene) -> None:
     """In this run. In a new one, all wait until the transaction has ended: a task of the old run
     may begin another one after it.
     """
     run = scene.pipeline.start()
     run.expect("started")
-    reported = outlast(scene, run, step)
-    scene.break_at(run, step)
+    reported = outlast(scene, run, COMMITTED)
+    scene.break_at(run, COMMITTED)
     with scene.traffic:
         scene.await_stopped(run, reported)
         run.signal(signal.SIGKILL)
@@ -205,13 +206,12 @@ def test_the_others_continue_after_a_commit(scene: Scene, step: str) -> None:
     scene.pipeline.prove()
 
 
+@pytest.mark.rotate("kills_driver", [True, False])
 @pytest.mark.seeds(2)
 def test_at_any_time(
-    make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, seed: int
+    make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, kills_driver: bool, seed: int
 ) -> None:
-    """Broker 2 is killed under traffic through two slots; with every other seed the driver is, too,
-    while it is away.
-    """
+    """Broker 2 is killed under traffic through two slots; the driver is, too, while it is away."""
     dice, two = random.Random(seed), brokers.two_of("3.9")
     away, topic = create_topic(source), create_topic(source, partitions=3)
     create_topic(two, away, replicas=[[2]])
@@ -228,7 +228,7 @@ def test_at_any_time(
             stopped = run.expect("stopped", timeout=_CONTINUES_S)
             assert stopped["fault"]["source"]["topic"] == away
             await_growth(two, topic)
-            if seed % 2 == 0:
+            if kills_driver:
                 run.signal(signal.SIGKILL)
                 run.wait()
                 run = pipeline.start()
