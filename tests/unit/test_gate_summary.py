@@ -93,6 +93,13 @@ def test_a_test_ran_if_it_ran_in_one_run() -> None:
     assert merge([second, first]) == merged
 
 
+def test_a_name_of_one_python_only_is_no_test_that_no_run_selects() -> None:
+    other = Outcome(State.NOT_SELECTED)
+    first = {"t.py::test[1]": other, "t.py::test[<a 1>]": RAN}
+    second = {"t.py::test[1]": other, "t.py::test[<a 2>]": other}
+    assert merge([first, second]) == {"t.py::test[1]": other, "t.py::test[<a 1>]": RAN}
+
+
 @pytest.mark.parametrize(
     ("outcome", "passes", "passes_all"),
     [

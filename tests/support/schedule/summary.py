@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.schedule.durations import function_of
@@ -30,8 +30,12 @@ def listed_skips(table: Path = SKIPS) -> Mapping[str, str]:
     return dict(rows)
 
 
-def merge(runs: Iterable[Mapping[str, Outcome]]) -> dict[str, Outcome]:
-    """Return the outcome of each test in all runs: it ran if it did so in one of them."""
+def merge(runs: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
+    """Return the outcome of each test in all runs: it ran if it did so in one of them.
+
+    A name that only some runs know, and none selects, is left out: names with parameters may differ
+    from one version of Python to another.
+    """
     order = list(State)
     merged: dict[str, Outcome] = {}
     for test, outcome in (pair for run in runs for pair in run.items()):
@@ -44,7 +48,12 @@ def merge(runs: Iterable[Mapping[str, Outcome]]) -> dict[str, Outcome]:
         for test, outcome in merged.items()
         if outcome.state == State.RAN and (module := test.partition("::")[0]) != test
     }
-    return {test: outcome for test, outcome in merged.items() if test not in modules}
+    return {
+        test: outcome
+        for test, outcome in merged.items()
+        if test not in modules
+        and (outcome.state != State.NOT_SELECTED or all(test in run for run in runs))
+    }
 
 
 def _why_listed(function: str, skips: Mapping[str, str]) -> str | None:
