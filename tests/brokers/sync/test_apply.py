@@ -255,7 +255,7 @@ def _created(node: KafkaNode, topic: str) -> bool:
     return True
 
 
-def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
+def test_offsets_of_a_damaged_mapping_record_are_found_by_comparing(
     copied: Copied, topic: str, source: KafkaNode
 ) -> None:
     outs = [Out(b"%d" % n, partition=0) for n in range(30)]
@@ -270,9 +270,10 @@ def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
         commit_offsets(source, copied.group(f"d{offset}"), {(other, 0): offset})
     reported = k2ktui_json("groups", "-f", copied.file)
     assert any("damaged" in note for note in reported["notes"])
-    bases = {row["source_offset"]: row["basis"] for row in reported["groups"]}
-    # The second record went back to 0 and ended at 10; the last one began at 20.
-    assert bases == {5: "exact", 15: "unmapped", 25: "exact"}
+    rows = {row["source_offset"]: row for row in reported["groups"]}
+    # The second mapping ends at 10, and the last one begins at 20: records were compared between.
+    assert {at: row["translated_offset"] for at, row in rows.items()} == {5: 5, 15: 15, 25: 25}
+    assert {row["basis"] for row in rows.values()} == {"exact"}
 
 
 def test_hostile_group_names_do_no_harm(
