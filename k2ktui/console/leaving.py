@@ -53,14 +53,17 @@ class LeaveDialog(Dialog[int | None]):
                 yield Button("Stay (s)", id=_STAY)
 
     def on_mount(self) -> None:
-        """Show the texts and focus Stay."""
+        """Focus Stay."""
+        self.query_one(f"#{_STAY}").focus()
+
+    def on_resize(self) -> None:
+        """Wrap the texts for the new width."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = [(Cell(f"Leave {name(self._pipeline, 60)}?", Tone.HEADING),), ()]
         effects = [f"{choice.label}: {choice.effect}" for choice in self._choices if choice.effect]
         for text in (*self._work, *effects):
             lines += [(Cell(part),) for part in textwrap.wrap(safe_message(text), width)]
         self.query_one(TextLines).show(lines)
-        self.query_one(f"#{_STAY}").focus()
 
     def on_key(self, event: events.Key) -> None:
         """Choose by letter."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual.geometry import Size
 from textual.widgets import Input
 
+from k2ktui.console.session import LeaveChoice
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.watch.model import PipelinePair
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import usual
@@ -74,3 +78,34 @@ def test_it_can_be_left_nevertheless() -> None:
         assert not console.app.is_running
 
     drive(flow, size=(40, 10))
+
+
+@pytest.mark.parametrize(
+    ("key", "texts"),
+    [
+        ("u", "#confirm-lines"),
+        ("question_mark", "#help-lines"),
+        ("e", "#ask-text"),
+        ("q", "#leave-lines"),
+    ],
+)
+def test_a_dialog_is_wrapped_again_for_a_new_size(
+    key: str, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    choice = LeaveChoice("d", "Detach", "The demo keeps running, and its clusters with it. " * 2, 1)
+    shown: list[str] = []
+
+    async def opened(console: ConsoleDriver) -> None:
+        await console.press(key)
+        await console.pilot.resize_terminal(60, 20)
+        await console.settle()
+        lines = console.widget(texts)
+        assert isinstance(lines, TextLines)
+        shown.append(lines.text)
+        await console.press("escape")
+
+    made = usual(PipelinePair("orders", "production"))
+    for size in ((60, 20), (120, 40)):
+        drive(opened, made, size=size, leave_choices=(choice,))
+    assert shown[0] == shown[1] and shown[0]

@@ -28,6 +28,7 @@ _WORDS = {
     Severity.BAD: "records would be lost or skipped, or nothing is copied",
 }
 _WIDEST = 150
+_SIGN = 4  # the cells of a sign and the blanks around it
 _HEADINGS = (
     "Keys of this screen, with their ids for keys.yaml",
     "Keys of every table",
@@ -58,7 +59,11 @@ class Help(Dialog[None]):
                 yield TextLines(id="help-keys")
 
     def on_mount(self) -> None:
-        """Fill in the text."""
+        """Focus the text, so that keys scroll it."""
+        self.query_one(VerticalScroll).focus()
+
+    def on_resize(self) -> None:
+        """Fill in the text, beside each other or below each other as there is room."""
         wide = self.app.size.width >= WIDE
         columns = self.query_one("#help-columns")
         columns.styles.layout = "horizontal" if wide else "vertical"
@@ -66,12 +71,11 @@ class Help(Dialog[None]):
         frame.set_class(wide, "-two")
         room = min(_WIDEST, self.app.size.width * 96 // 100 - 6)
         width = max(30, (room - 4) // 2 if wide else min(86, self.app.size.width - 10))
-        about, keys, signs = self._about(width), self._keys(width), self._signs()
+        about, keys, signs = self._about(width), self._keys(width), self._signs(width)
         # Beside each other, what the screen shows and the keys; below each other, the signs last.
         first = [*about, *(signs if wide else ())]
         self.query_one("#help-lines", TextLines).show(first)
         self.query_one("#help-keys", TextLines).show([*keys, *(() if wide else signs)][:-1])
-        frame.focus()
 
     def _title(self) -> str:
         entry = next((e for e in self._of.console.entries if e.id == self._of.ENTRY), None)
@@ -89,11 +93,13 @@ class Help(Dialog[None]):
             lines += [(Cell(f"Changes are off: {may.reason}.", Tone.WARN),), ()]
         return lines
 
-    def _signs(self) -> list[Line]:
+    def _signs(self, width: int) -> list[Line]:
         glyphs = glyphs_of(self)
         lines: list[Line] = [(Cell("Signs", Tone.HEADING),)]
         for severity, words in _WORDS.items():
-            lines.append((Cell(f"  {glyphs.status[severity]} ", tone_of(severity)), Cell(words)))
+            first, *rest = textwrap.wrap(words, width - _SIGN)
+            lines.append((Cell(f"  {glyphs.status[severity]} ", tone_of(severity)), Cell(first)))
+            lines += [(Cell(" " * _SIGN + text),) for text in rest]
         for sign, words in (
             ("…", "not known yet"),
             ("—", "not available"),

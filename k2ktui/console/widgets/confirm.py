@@ -114,11 +114,11 @@ class Confirm(Dialog[bool]):
     def on_mount(self) -> None:
         """Show the texts and focus the field."""
         self.query_one("#confirm-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
-        self._show()
         self._ask()
 
     def on_resize(self) -> None:
-        """Give the details the lines that the rest of the dialog leaves."""
+        """Wrap the details, and give them the lines that the rest of the dialog leaves."""
+        self._show()
         height = dialog_height(self.app.size.height) - _OTHER_LINES
         self.query_one("#confirm-text").styles.max_height = max(3, height)
 

@@ -66,10 +66,6 @@ class StartDialog(Confirm):
         """Start the checks. Textual also calls the base class's handler."""
         self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
 
-    def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
-        self._show()
-
     def _check(self) -> None:
         try:
             for check in start_checks(self._config, restart=self._restart, kind=self._kind):

@@ -51,11 +51,14 @@ class TextPrompt(Dialog[str | None]):
             yield Input(self._value, id="ask-input", select_on_focus=False)
 
     def on_mount(self) -> None:
-        """Show the question and focus the input."""
+        """Focus the input."""
+        self.query_one(Input).focus()
+
+    def on_resize(self) -> None:
+        """Wrap the question for the new width."""
         width = max(30, min(86, self.app.size.width - 10))
         lines = textwrap.wrap(self._question, width)
         self.query_one(TextLines).show([(Cell(line, Tone.HEADING),) for line in lines])
-        self.query_one(Input).focus()
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
