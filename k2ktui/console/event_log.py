@@ -68,8 +68,8 @@ class EventLog:
         return tuple(self._events)[::-1]
 
     def add(self, kind: EventKind, text: str, command: str = "", at: float | None = None) -> None:
-        """Add an event."""
-        number = next(self._numbers)
+        """Add an event; the lines of an error become one, in which none is escaped."""
+        number, text = next(self._numbers), "  ".join(text.splitlines())
         self._events.append(Event(number, self._now() if at is None else at, kind, text, command))
 
     def observe(self, view: View) -> None:

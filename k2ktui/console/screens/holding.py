@@ -189,7 +189,7 @@ async def _on_thread(screen: ConsoleScreen, job: Callable[[], T], command: str =
 
     def failed(error: K2kError) -> None:
         screen.console.ignore_typing()
-        screen.console.events.add(EventKind.FAILED, safe_message(str(error)), command)
+        screen.console.events.add(EventKind.FAILED, str(error), command)
         screen.inform_error(error)
         give(None)
 
