@@ -176,7 +176,8 @@ class ParityScreen(OperationScreen):
         if self.plan is None:
             return "nothing is compared yet; n compares"
         if self._is_used:
-            return "it was applied; n compares again"
+            what = "it was applied" if self.applied else "applying it failed"
+            return f"{what}; n compares again"
         if not self.plan.changes:
             return "there is nothing to apply"
         late = self.session.feed.now() > self.plan.expires_at
