@@ -10,11 +10,10 @@ import pytest
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console.driver import ConsoleDriver, drive
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import compare_screen, each_screen
 from tests.support.console.views import Made, StubFeed, beside_mirrormaker, usual
 
 DRAWN = {"compared": "3", "audit": "3m"}
-SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 
 
 def test_both_columns_of_re_reads_are_in_groups() -> None:
@@ -156,12 +155,12 @@ def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> 
     drive(flow, made, size=(120, 30), feed=feed)
 
 
-@each_picture((screen, "k2k-dark", size) for screen in DRAWN for size in SIZES)
-def test_they_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@each_screen(DRAWN)
+def test_they_look_as_they_did(screen: str) -> None:
     async def opens(console: ConsoleDriver) -> None:
         await console.press(*DRAWN[screen])
 
-    compare_screen(opens, lived(), (screen, theme, size))
+    compare_screen(opens, lived(), screen)
 
 
 def lived() -> Made:

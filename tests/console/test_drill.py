@@ -32,7 +32,7 @@ from k2ktui.present.formatting import UNICODE
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PartName
 from tests.support.console.driver import ConsoleDriver, Steps, drive, drive_session, made_session
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
 from tests.support.console.views import Made, StubFeed, usual
 from tests.support.drill.made_drills import (
     NOON_MS,
@@ -47,7 +47,6 @@ from tests.support.drill.made_drills import (
 )
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
-SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 DRILLS = {
     "drills": (acted(fencing()), stopped(), rehearsed()),
     "drill-new": (),
@@ -64,8 +63,8 @@ KEYS = {
     "drill-new": ("N", "down"),
     "drill-report": ("enter", "v"),
 }
-DRAWN = [(screen, "k2k-dark", size) for screen in DRILLS for size in SIZES]
-DRAWN += [("drill-fencing", f"k2k-{name}", (120, 35)) for name in ("light", "mono", "contrast")]
+# What differs from another state in its texts.
+TEXTS = ("drill-failed", "drill-opened", "drill-done")
 
 
 def made(*drills: Drill) -> Made:
@@ -74,16 +73,23 @@ def made(*drills: Drill) -> Made:
     return made_view
 
 
-@each_picture(DRAWN)
-def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@each_screen(DRILLS)
+def test_screens_look_as_they_did(screen: str) -> None:
     async def opens(console: ConsoleDriver) -> None:
         await console.press("8")
         # Not waiting for workers: one waits for the answer of a dialog.
         await console.pilot.press(*KEYS.get(screen, ("enter",)))
         await console.pilot.pause()
 
-    drawn, files = (screen, theme, size), ("orders.yaml",)
-    compare_screen(opens, made(*DRILLS[screen]), drawn, files=files, flow=FLOW)
+    compare_screen(
+        opens,
+        made(*DRILLS[screen]),
+        screen,
+        sizes=ONE if screen in TEXTS else SIZES,
+        themes=THEMES if screen == "drill-fencing" else (),
+        files=("orders.yaml",),
+        flow=FLOW,
+    )
 
 
 def watch(steps: Steps, *drills: Drill, **options: Any) -> None:

@@ -14,7 +14,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_dialog import TextDialog
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.fleets import BAD, GOOD, NAMES, PAIR, TYPO, MadeFleet, fleet_session
-from tests.support.console.pictures import compare_session, each_picture
+from tests.support.console.pictures import compare_session_after
 from tests.support.console.views import usual
 
 
@@ -129,15 +129,10 @@ def test_a_row_that_changes_is_shown() -> None:
     drive_session(session, steps, (120, 35))
 
 
-SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 THEMES = sorted(path.stem for path in shipped_directory().glob("*.yaml"))
 
 
-@each_picture(
-    [
-        *(("fleet", "k2k-dark", size) for size in SIZES),
-        *(("fleet", theme, (120, 35)) for theme in THEMES if theme != "k2k-dark"),
-    ]
-)
-def test_it_looks_as_it_did(screen: str, theme: str, size: tuple[int, int]) -> None:
-    compare_session(fleet_session(theme=theme), (screen, theme, size))
+@pytest.mark.slow
+def test_it_looks_as_it_did() -> None:
+    themes = [theme for theme in THEMES if theme != "k2k-dark"]
+    compare_session_after(fleet_session(theme="k2k-dark"), (), "fleet", themes=themes)

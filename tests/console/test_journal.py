@@ -18,7 +18,7 @@ from k2ktui.sync import operations
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.operations import JournalEntry
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import ONE, SIZES, compare_screen, each_screen
 from tests.support.console.views import NOON, Made, usual
 
 AT = int(NOON * 1000)
@@ -174,15 +174,9 @@ def test_offsets_that_cannot_be_read_are_said_to_be_so(monkeypatch: pytest.Monke
     drive_session(session(FIRST), steps, (120, 35), awaits_workers=True)
 
 
-SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
-DRAWN = [(screen, "k2k-dark", size) for screen in ("journal", "entry") for size in SIZES]
-DRAWN += [("journal", theme, (120, 35)) for theme in ("k2k-light", "k2k-mono")]
-DRAWN += [("journal-none", "k2k-dark", (80, 24))]
-
-
 @pytest.mark.usefixtures("rows")
-@each_picture(DRAWN)
-def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@each_screen(("journal", "entry", "journal-none"))
+def test_screens_look_as_they_did(screen: str) -> None:
     made = usual()
     made.journal = [] if screen == "journal-none" else [UNDO, PARTLY, CUT, FIRST]
 
@@ -192,4 +186,7 @@ def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]
         await console.settle()
 
     flow = PipelineFlow(PipelineConfig.model_construct(name="orders"))
-    compare_screen(opens, made, (screen, theme, size), files=("orders.yaml",), flow=flow)
+    sizes = ONE if screen == "journal-none" else SIZES
+    themes = ("k2k-light", "k2k-mono") if screen == "journal" else ()
+    files = ("orders.yaml",)
+    compare_screen(opens, made, screen, sizes=sizes, themes=themes, files=files, flow=flow)

@@ -11,12 +11,11 @@ import pytest
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.state import SourcePartition
 from tests.support.console.driver import ConsoleDriver
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import ONE, THEMES, compare_screen, each_screen
 from tests.support.console.views import NOON, Made, compared, usual
 
 REPOSITORY = Path(__file__).parents[2]
 
-SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 SCREENS = {
     "overview": (),
     "replication": ("2",),
@@ -25,10 +24,6 @@ SCREENS = {
     "groups-by-partition": ("3", "v"),
     "group": ("3", "enter"),
 }
-DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
-THEMES = ("k2k-light", "k2k-contrast", "k2k-mono")
-DRAWN += [("overview", theme, size) for theme in THEMES for size in SIZES]
-DRAWN += [("groups", theme, (120, 35)) for theme in THEMES]
 
 
 def lived() -> Made:
@@ -41,17 +36,18 @@ def lived() -> Made:
     return made
 
 
-@each_picture(DRAWN)
-def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@each_screen(SCREENS)
+def test_screens_look_as_they_did(screen: str) -> None:
     async def opens(console: ConsoleDriver) -> None:
         if SCREENS[screen]:
             await console.press(*SCREENS[screen])
 
-    compare_screen(opens, lived(), (screen, theme, size))
+    themes = THEMES if screen in ("overview", "groups") else ()
+    compare_screen(opens, lived(), screen, themes=themes)
 
 
-@each_picture([("replication-held", "k2k-dark", size) for size in SIZES])
-def test_held_partitions_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@pytest.mark.slow
+def test_held_partitions_look_as_they_did() -> None:
     made, since = lived(), int(NOON * 1000)
     made.holds = Holds(
         [
@@ -63,13 +59,11 @@ def test_held_partitions_look_as_they_did(screen: str, theme: str, size: tuple[i
     async def opens(console: ConsoleDriver) -> None:
         await console.press("2", "space", "down")
 
-    compare_screen(opens, made, (screen, theme, size))
+    compare_screen(opens, made, "replication-held", sizes=ONE)
 
 
-@each_picture([("replication-compared", "k2k-dark", size) for size in SIZES])
-def test_compared_partitions_look_as_they_did(
-    screen: str, theme: str, size: tuple[int, int]
-) -> None:
+@pytest.mark.slow
+def test_compared_partitions_look_as_they_did() -> None:
     made = lived()
     made.comparison = compared(
         made, {SourcePartition("clicks", 1): (7, 0), SourcePartition("payments", 0): (0, 3)}
@@ -78,7 +72,7 @@ def test_compared_partitions_look_as_they_did(
     async def opens(console: ConsoleDriver) -> None:
         await console.press("2", "down")
 
-    compare_screen(opens, made, (screen, theme, size))
+    compare_screen(opens, made, "replication-compared")
 
 
 @pytest.mark.slow
@@ -95,13 +89,9 @@ def test_pictures_of_the_readme_are_of_this_program(theme: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-HELPED = [("help", "k2k-dark", size) for size in SIZES]
-HELPED += [("help", theme, (120, 35)) for theme in THEMES]
-
-
-@each_picture(HELPED)
-def test_help_looks_as_it_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@pytest.mark.slow
+def test_help_looks_as_it_did() -> None:
     async def opens(console: ConsoleDriver) -> None:
         await console.press("7", "question_mark")
 
-    compare_screen(opens, usual(), (screen, theme, size))
+    compare_screen(opens, usual(), "help", themes=THEMES, afresh=True)

@@ -19,7 +19,7 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.records.pairs import GroupRecords, RecordListing, RecordPair, RecordPlace
 from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome
 from tests.support.console.driver import ConsoleDriver, drive
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import compare_screen
 from tests.support.console.views import usual
 
 CONFIG = PipelineConfig.model_validate(
@@ -224,6 +224,6 @@ def test_a_recording_has_no_records() -> None:
     drive(flow)
 
 
-@each_picture(("records", "k2k-dark", size) for size in SIZES)
-def test_it_looks_as_it_did(screen: str, theme: str, size: tuple[int, int]) -> None:
-    compare_screen(opened, usual(), (screen, theme, size), flow=FLOW, files=("p.yaml",))
+@pytest.mark.slow
+def test_it_looks_as_it_did() -> None:
+    compare_screen(opened, usual(), "records", sizes=SIZES, flow=FLOW, files=("p.yaml",))

@@ -16,7 +16,7 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from tests.support.console.driver import ConsoleDriver, Steps, drive_session
 from tests.support.console.fleets import MadeFleet
-from tests.support.console.pictures import compare_session_after, each_picture
+from tests.support.console.pictures import THEMES, compare_session_after, each_screen
 from tests.support.console.sites import (
     NAMES,
     half_way,
@@ -30,14 +30,13 @@ from tests.support.drill.made_drills import NOON_MS, listed
 
 SIZES = [(80, 24), (120, 35), (200, 60)]
 KEYS = {"site-drills": (), "site": ("enter",), "site-held": ("enter", "down", "enter")}
-DRAWN = [(screen, "k2k-dark", size) for screen in KEYS for size in SIZES]
-DRAWN += [("site", f"k2k-{name}", (120, 35)) for name in ("light", "mono", "contrast")]
 
 
-@each_picture(DRAWN)
-def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
-    session = site_session(*half_way(), theme=theme)
-    compare_session_after(session, ("8", *KEYS[screen]), (screen, theme, size))
+@each_screen(KEYS)
+def test_screens_look_as_they_did(screen: str) -> None:
+    session, keys = site_session(*half_way()), ("8", *KEYS[screen])
+    themes = THEMES if screen == "site" else ()
+    compare_session_after(session, keys, screen, sizes=SIZES, themes=themes)
 
 
 def idle(drills: tuple[Drill, ...]) -> tuple[Drill, ...]:

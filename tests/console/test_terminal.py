@@ -23,6 +23,7 @@ from tests.support.pipelines.environment import Case
 pytestmark = pytest.mark.slow
 
 CONSOLE = [sys.executable, "-m", "k2ktui"]
+MOUSE = b"\x1b[?1000h"  # mouse events are wanted
 LEFT = b"\x1b[?1049l"  # the alternate screen is left
 
 
@@ -84,9 +85,12 @@ def test_the_console_opens_whatever_is_exported(
         assert b"Traceback" not in terminal.output and b"internal error" not in terminal.output
 
 
-def test_leaving_restores_the_terminal(recording: Path, env: dict[str, str]) -> None:
+def test_it_draws_in_unicode_with_a_mouse_and_restores_the_terminal(
+    recording: Path, env: dict[str, str]
+) -> None:
     with replay(recording, env) as terminal:
         terminal.await_text("replay ")
+        assert not terminal.output.isascii() and MOUSE in terminal.output
         assert terminal.now() != terminal.attributes
         terminal.send("q")
         assert terminal.wait() == 0
@@ -171,20 +175,12 @@ def test_without_utf_8_it_draws_ascii(recording: Path, env: dict[str, str]) -> N
         terminal.send("2")
         terminal.await_text("clicks-2")
         assert terminal.output.isascii()
-    with replay(recording, env) as terminal:
-        terminal.await_text("replay ")
-        terminal.send("2")
-        terminal.await_text("clicks-2")
-        assert not terminal.output.isascii()
 
 
 def test_no_mouse_over_ssh(recording: Path, env: dict[str, str]) -> None:
     with replay(recording, {**env, "SSH_CONNECTION": "a 1 b 2"}) as terminal:
         terminal.await_text("replay ")
-        assert b"\x1b[?1000h" not in terminal.output
-    with replay(recording, env) as terminal:
-        terminal.await_text("replay ")
-        assert b"\x1b[?1000h" in terminal.output
+        assert MOUSE not in terminal.output
 
 
 @pytest.mark.parametrize(

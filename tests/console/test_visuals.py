@@ -40,7 +40,7 @@ from k2ktui.console.visuals.timeline import Phase, timeline
 from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import ASCII, UNICODE, Cell, Glyphs, Line, Tone
 from tests.support.console.driver import ConsoleDriver, drive
-from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.pictures import THEMES, compare_screen
 from tests.support.console.views import NOON, usual
 
 KINDS = [UNICODE, ASCII]
@@ -307,17 +307,14 @@ class Gallery(ConsoleScreen):
         self.query_one(f"#{name}", Tile).show(lines, severity)
 
 
-THEMES = ("k2k-dark", "k2k-light", "k2k-contrast", "k2k-mono")
-DRAWN = [("visuals", theme, (120, 40)) for theme in THEMES] + [("visuals", "k2k-dark", (80, 24))]
-
-
-@each_picture(DRAWN)
-def test_all_of_them_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+@pytest.mark.slow
+def test_all_of_them_look_as_they_did() -> None:
     async def opens(console: ConsoleDriver) -> None:
         console.app.push_screen(Gallery())
         await console.settle()
 
-    compare_screen(opens, usual(), (screen, theme, size))
+    sizes = (80, 24), (120, 40)
+    compare_screen(opens, usual(), "visuals", sizes=sizes, themes=THEMES, themes_at=sizes[1])
 
 
 def test_a_strip_of_many_spans_is_as_if_each_cell_looked_at_all() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +19,116 @@ from tests.support.console.views import Made
 PICTURES = Path(__file__).parents[2] / "console" / "pictures"
 
 
-Drawn = tuple[str, str, tuple[int, int]]
+Size = tuple[int, int]
+
+# The first is that at which a console is opened; the others by changes of the terminal's size.
+SIZES: tuple[Size, ...] = ((80, 24), (60, 20), (120, 35), (200, 60))
+# Of a state that differs from another one in its texts: the transcript has them.
+ONE: tuple[Size, ...] = SIZES[:1]
+THEMES = ("k2k-light", "k2k-contrast", "k2k-mono")
+THEMES_AT: Size = (120, 35)
 
 
-def each_picture(drawn: Iterable[Drawn]) -> pytest.MarkDecorator:
-    """Give a test pictures (screen, theme, size); all but those of 80 by 24 are slow."""
-    slow = (pytest.mark.slow,)
-    return pytest.mark.parametrize(
-        ("screen", "theme", "size"),
-        [pytest.param(*picture, marks=() if picture[2] == (80, 24) else slow) for picture in drawn],
-        ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
-    )
+def each_screen(names: Iterable[str]) -> Callable[[Any], Any]:
+    """Give a test screens, each with all of its pictures; they are slow."""
+
+    def decorate(function: Any) -> Any:
+        return pytest.mark.slow(pytest.mark.parametrize("screen", list(names))(function))
+
+    return decorate
 
 
-def compare_screen(opens: Steps, made: Made, drawn: Drawn, **options: Any) -> None:
-    """Open a screen of a made pipeline, and expect its picture to be the one that is kept."""
-    screen, theme, (width, height) = drawn
-    pictures: list[str] = []
+def compare_screen(
+    opens: Steps,
+    made: Made,
+    screen: str,
+    *,
+    sizes: Sequence[Size] = SIZES,
+    themes: Sequence[str] = (),
+    themes_at: Size = THEMES_AT,
+    afresh: bool = False,
+    **options: Any,
+) -> None:
+    """Open a screen of a made pipeline, and expect its pictures to be those that are kept.
 
-    async def steps(console: ConsoleDriver) -> None:
-        await opens(console)
-        pictures.append(console.svg())
-        console.app.workers.cancel_all()  # one may wait for the answer of a dialog
+    Args:
+        opens: how it is opened.
+        made: the pipeline.
+        screen: the name of its pictures.
+        sizes: of the terminal, one after the other.
+        themes: others than the usual one.
+        themes_at: size of the terminal for them.
+        afresh: open it for each size: a screen below a dialog is not drawn for another size.
+        options: of the console.
+    """
+    looks = [((size,), themes if size == themes_at else ()) for size in sizes]
+    for at, in_themes in looks if afresh else [(sizes, themes)]:
+        drawn = _Drawn(opens, screen, at, in_themes, themes_at)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(header, "who", lambda: "ops@bastion1")
+            drive(drawn.draw, made, size=at[0], theme="k2k-dark", **options)
+        drawn.compare()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(header, "who", lambda: "ops@bastion1")
-        drive(steps, made, size=(width, height), theme=theme, **options)
-    _compare(pictures[0], f"{screen}-{theme}-{width}x{height}")
 
+def compare_session_after(
+    session: Session,
+    keys: Iterable[str],
+    screen: str,
+    *,
+    sizes: Sequence[Size] = SIZES,
+    themes: Sequence[str] = (),
+) -> None:
+    """Press keys in a session, and expect the screen to look as in its kept pictures."""
 
-def compare_session(session: Session, drawn: Drawn) -> None:
-    """Open the console on a session, and expect its first screen to look as its kept picture."""
-    compare_session_after(session, (), drawn)
-
-
-def compare_session_after(session: Session, keys: Iterable[str], drawn: Drawn) -> None:
-    """Press keys in a session, and expect the screen to look as its kept picture."""
-    screen, theme, (width, height) = drawn
-    pictures: list[str] = []
-
-    async def steps(console: ConsoleDriver) -> None:
+    async def opens(console: ConsoleDriver) -> None:
         for key in keys:
             await console.press(key)
-        pictures.append(console.svg())
 
+    drawn = _Drawn(opens, screen, sizes, themes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(header, "who", lambda: "ops@bastion1")
-        drive_session(session, steps, (width, height))
-    _compare(pictures[0], f"{screen}-{theme}-{width}x{height}")
+        drive_session(session, drawn.draw, sizes[0])
+    drawn.compare()
+
+
+@dataclass
+class _Drawn:
+    """The pictures of a screen, which is opened once."""
+
+    opens: Steps
+    screen: str
+    sizes: Sequence[Size]
+    themes: Sequence[str]
+    themes_at: Size = THEMES_AT
+    pictures: dict[str, str] = field(default_factory=dict)
+
+    async def draw(self, console: ConsoleDriver) -> None:
+        """Open it, and draw it at each size and in each theme."""
+        await self.opens(console)
+        for size in self.sizes:
+            await self._resize(console, size)
+            self._keep(console, "k2k-dark", size)
+        for theme in self.themes:
+            await self._resize(console, self.themes_at)
+            console.app.theme = theme
+            await console.pilot.pause()
+            console.app.clear_notifications()  # which theme was chosen
+            await console.pilot.pause()
+            self._keep(console, theme, self.themes_at)
+        console.app.workers.cancel_all()  # one may wait for the answer of a dialog
+
+    async def _resize(self, console: ConsoleDriver, size: Size) -> None:
+        if console.app.size != size:
+            await console.pilot.resize_terminal(*size)
+            await console.pilot.pause()
+
+    def _keep(self, console: ConsoleDriver, theme: str, size: Size) -> None:
+        self.pictures[f"{self.screen}-{theme}-{size[0]}x{size[1]}"] = console.svg()
+
+    def compare(self) -> None:
+        """Expect the pictures to be those that are kept."""
+        for name, svg in self.pictures.items():
+            _compare(svg, name)
 
 
 def _compare(svg: str, name: str) -> None:
