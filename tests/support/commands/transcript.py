@@ -60,7 +60,7 @@ class Typed:
 
     def run(self, folder: Path) -> str:
         """Run it in a folder; return its lines as a transcript has them."""
-        with pytest.MonkeyPatch.context() as patch, _stopped_clock(patch), _same_signals():
+        with pytest.MonkeyPatch.context() as patch, stopped_clock(patch), _same_signals():
             patch.chdir(folder)
             patch.setenv("COLUMNS", str(WIDTH))
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -87,7 +87,7 @@ class Typed:
 
 
 @contextmanager
-def _stopped_clock(patch: pytest.MonkeyPatch) -> Iterator[None]:
+def stopped_clock(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let it be noon, also for modules that have the function by their own name.
 
     One that is loaded meanwhile would keep this clock for all tests after it.
@@ -155,14 +155,14 @@ def typed(words: str, answers: Mapping[str, Any] | None = None, *, keys: str = "
     return Typed(
         tuple(words.split()),
         keys,
-        {
-            name: answer.value if isinstance(answer, Is) else _answering(answer)
-            for name, answer in (answers or {}).items()
-        },
+        {name: answering(answer) for name, answer in (answers or {}).items()},
     )
 
 
-def _answering(answer: Any) -> Callable[..., Any]:
+def answering(answer: Any) -> Any:
+    """Return what takes a name's place, so that it gives an answer: a function returns it."""
+    if isinstance(answer, Is):
+        return answer.value
     if inspect.isfunction(answer):
         return answer
 
@@ -177,11 +177,15 @@ def _answering(answer: Any) -> Callable[..., Any]:
 def compare_transcript(name: str, commands: Iterable[Typed], folder: Path) -> None:
     """Run commands one after the other, and expect what is kept under a name."""
     text = "\n".join(command.run(folder) for command in commands)
-    path = TRANSCRIPTS / f"{name}.txt"
+    compare_kept(TRANSCRIPTS / f"{name}.txt", text)
+
+
+def compare_kept(path: Path, text: str) -> None:
+    """Expect a text to be the one that is kept in a file."""
     if _WRITE:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    kept = path.read_text()
+    kept = path.read_text() if path.exists() else ""
     if text != kept:
         lines = difflib.unified_diff(kept.splitlines(), text.splitlines(), "kept", "printed", n=1)
         difference = "\n".join(lines)
