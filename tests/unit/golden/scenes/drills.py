@@ -317,7 +317,7 @@ async def no_site(walk: Walk) -> None:
     await walk.shows("which site", "enter")
     await walk.shows("a topic has two targets: which pipelines", "enter")
     await walk.shows("a pattern that is wrong", "left_parenthesis", "enter")
-    await walk.shows("leave out: asked", *"orders|clicks", "enter")
+    await walk.shows("leave out: asked", *"orders|clicks|typo", "enter")
     await walk.answers("start: asked", "paris")
     await walk.answers("it cannot be begun", "paris")
 
