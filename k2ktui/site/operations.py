@@ -372,7 +372,11 @@ def resume_site(
             hint=f"Complete it: k2ktui drill abort {safe_text(site_id)} -d DIR",
         )
     if as_disaster and site.kind is DrillKind.REHEARSE:
-        raise ConfigError(f"site drill {safe_text(site_id)} is a rehearsal: it moves no group")
+        raise ConfigError(
+            f"site drill {safe_text(site_id)} is a rehearsal: it moves no group",
+            unchanged=_UNCHANGED,
+            hint="Begin a drill without the source: k2ktui drill disaster -d DIR",
+        )
     if chosen and site.kind is not DrillKind.FAILBACK:
         raise ConfigError(
             f"site drill {safe_text(site_id)} is no failback: there is nothing to replay or export",

@@ -109,7 +109,8 @@ def _rto(site: SiteDrill) -> str:
             return f"{text}; the time of people and applications is not measured"
         moving = [state.drill for state in site.moving]
         reading = sum(d is not None and d.figures.first_record_ms is not None for d in moving)
-        return f"{reading} of {counted(len(moving), 'pipeline')} are read on the target; {text}"
+        verb = "is" if len(moving) == 1 else "are"
+        return f"{reading} of {counted(len(moving), 'pipeline')} {verb} read on the target; {text}"
     return f"{duration(total / 1000)} until every pipeline was read on its target; {text}"
 
 

@@ -230,6 +230,10 @@ def print_result(drill: Drill, as_json: bool, flow: Flow, files: Sequence[str]) 
         for line in summarize(drill):
             click.echo(safe_message(line))
         name = safe_text(drill.id)
+        if not drill.is_over:
+            choice = " --tail CHOICE" if waits_for_tail_choice(drill) else ""
+            again = drill_command(drill, next_verb(drill))
+            click.echo(f"Continue it: {again}{choice}", err=True)
         click.echo(f"Report: k2ktui drill report {name} -f FILE", err=True)
         moved = drill.is_over and drill.figures.opened_ms is not None
         if flow.pipeline is not None and moved and drill.kind is not DrillKind.FAILBACK:

@@ -136,13 +136,16 @@ def is_site(files: Sequence[str], directory: Path | None, **only_with_d: object)
 
 
 def refuse_with_directory(**options: object) -> None:
-    """Refuse options that name one file or one drill; raises ConfigError."""
+    """Refuse options that are for one pipeline; raises ConfigError."""
     given = [name for name, value in options.items() if value]
     if given:
+        hint = "Files are found beside those of the directory."
+        if given[0] == "topics":
+            hint = "Move topics of one pipeline with -f FILE; --only chooses whole pipelines."
         raise ConfigError(
             f"--{given[0].replace('_', '-')} cannot be combined with -d",
             unchanged="Nothing was done.",
-            hint="Files are found beside those of the directory.",
+            hint=hint,
         )
 
 
