@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,9 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import access_to, json_option
 from k2ktui.cli.terminal.results import exit_code, result_object, show_results
 from k2ktui.config.inputs import absolute_files
-from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan
-from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.engine.name_pattern import pattern_of
+from k2ktui.errors import ExitCode, Refused
 from k2ktui.mm2.checkpoints.plan import REQUIRED, checks, make_plan, standing_in_the_way
 from k2ktui.text import counted, safe_text
 
@@ -105,7 +105,7 @@ def command(
     from k2ktui.sync.moves.plans import whoami
 
     flow, notes = load_mirror(file)
-    chosen = _matching("--group", group), _matching("--topic", topic)
+    chosen = pattern_of("--group", group), pattern_of("--topic", topic)
     reading = CheckpointReader(flow)
     try:
         checkpoints, unreadable = read_checkpoints(flow.properties, reading.target.cluster)
@@ -207,14 +207,6 @@ def _show(judged: list[Check], plan: Plan) -> None:
     for check in judged:
         click.echo(check_text(check))
     show_plan(plan)
-
-
-def _matching(option: str, pattern: str) -> Callable[[str], bool]:
-    try:
-        compiled = compile_pattern(pattern)
-    except ValueError as error:
-        raise ConfigError(f"{option}: expected {error}", unchanged=_UNCHANGED) from error
-    return lambda name: compiled.fullmatch(name) is not None
 
 
 def _absolute(file: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from k2ktui.cli.terminal.options import json_option
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.inputs import STDIN
 from k2ktui.config.mirror_files import is_resource_file
-from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.mm2.offsets.positions import (
@@ -134,10 +134,7 @@ def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int
     named = dict.fromkeys(_parse_positions(f"{partition}:0" for partition in partitions))
     if topic is None:
         return _run(lambda _: named, **options)
-    try:
-        matches = compile_pattern(topic).fullmatch
-    except ValueError as error:
-        raise ConfigError(f"--topic: expected {error}", unchanged=_UNCHANGED) from error
+    matches = pattern_of("--topic", topic)
     return _run(lambda c: dict.fromkeys(s for s in c.positions if matches(s.topic)), **options)
 
 

@@ -74,6 +74,12 @@ def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) ->
             unchanged="Nothing was changed.",
         )
     flow = None
+    if not (mirror or on_connect):
+        raise ConfigError(
+            "which MirrorMaker 2 is meant is not given",
+            unchanged="Nothing was changed.",
+            hint="Give its file with -f (a takeover: --from), or Kafka Connect with --connect URL.",
+        )
     if mirror:
         from k2ktui.mm2.flows.settings import load_settings
         from k2ktui.mm2.offsets.positions_topic import TopicPositions
