@@ -331,7 +331,7 @@ def _no_job_error(kind: RunKind, elsewhere: str = "") -> Refused:
     return Refused(
         (_NO_SYNC_JOB if sync else "this host has no job of this pipeline")
         + (f"; it is running {elsewhere}" if elsewhere else ""),
-        unchanged="Nothing was stopped.",
+        unchanged="Nothing was changed.",
         hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start"
         + (" --sync." if sync else ". The job of k2ktui sync is found with --sync."),
     )

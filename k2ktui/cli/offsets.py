@@ -124,10 +124,13 @@ def set_(
     if bool(positions) == (to is not None):
         raise ConfigError(
             "give either positions or --to",
-            hint="Give one of them: k2ktui offsets set -f FILE orders:0:1200",
+            unchanged=_UNCHANGED,
+            hint="Such as orders:0:1200 for one partition, or --to earliest for all.",
         )
     if positions and topic is not None:
-        raise ConfigError("--topic needs --to and cannot be combined with single positions")
+        raise ConfigError(
+            "--topic needs --to and cannot be combined with single positions", unchanged=_UNCHANGED
+        )
     wanted = parse_positions(positions)
     matches = pattern_of("--topic", topic)
     kind, at_ms = _place(to or "latest")
@@ -231,6 +234,7 @@ def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[Source
     if not partitions and topic is None:
         raise ConfigError(
             "give topics, partitions, or --topic",
+            unchanged=_UNCHANGED,
             hint="Give one; --topic '.*' selects all partitions.",
         )
     chosen = parse_partitions(partitions)
@@ -315,7 +319,9 @@ def _print_result(
         click.echo("Nothing was changed (--dry-run).", err=True)
     else:
         entry = f", journal entry {moved.entry}" if moved.entry else ""
-        click.echo(f"{counted(len(change.changes), 'position')} written, term {moved.term}{entry}")
+        done = "written" if any(move.after for move in change.changes) else "removed"
+        count = counted(len(change.changes), "position")
+        click.echo(f"{count} {done}, term {moved.term}{entry}")
     print_notes(moved.notes if moved else ())
 
 

@@ -67,7 +67,7 @@ def files_of(entry: str) -> tuple[str, ...]:
     raise ConfigError(
         f"entry {safe_text(entry)} was not applied from this machine",
         unchanged="Nothing was changed.",
-        hint="Name the pipeline: k2ktui undo -f FILE ID. List the ids with k2ktui journal -f FILE.",
+        hint="Name the pipeline with -f FILE. List the ids with k2ktui journal -f FILE.",
     )
 
 
