@@ -32,7 +32,7 @@ from k2ktui.engine.drill.steps import (
     waits_for_tail_choice,
 )
 from k2ktui.engine.drill.topics import TOPICS_STEP, UNCHANGED
-from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode, Refused, TimedOut
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.private_files import write_private
@@ -75,9 +75,11 @@ class TerminalOperator:
     def __init__(self, line: StatusLine, yes_to: Collection[str], *, quiet: bool = False) -> None:
         self._line, self._yes_to, self._quiet = line, yes_to, quiet
         self._shown: set[str] = set()
+        self._drill: Drill | None = None
 
     def show(self, drill: Drill) -> None:
         """Print each phase once it has ended; the running one is on the status line."""
+        self._drill = drill
         if self._quiet:
             return
         for number, record in enumerate(drill.phases, start=1):
@@ -98,6 +100,13 @@ class TerminalOperator:
         if running:
             number = drill.phases.index(running[0]) + 1
             self._line.show(f"{number} {running[0].phase} ● {safe_message(running[0].live)}")
+
+    def note_open(self) -> None:
+        """Name the drill that an error leaves open, and the command that continues it."""
+        drill = self._drill
+        if drill is not None and not drill.is_over:
+            again = drill_command(drill, next_verb(drill))
+            print_note(f"drill {safe_text(drill.id)} is {drill.status}; continue it: {again}")
 
     def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Ask for the name of the phase or hook, unless it was confirmed in advance."""
@@ -159,7 +168,13 @@ def open_operator(
     """
     may = access_to(flow.config, unlock=unlock)
     with StatusLine() as line:
-        yield may, TerminalOperator(line, yes_to, quiet=quiet)
+        operator = TerminalOperator(line, yes_to, quiet=quiet)
+        try:
+            yield may, operator
+        except (ConnectionFailed, TimedOut):  # errors of clusters do not know of the drill
+            line.show("")
+            operator.note_open()
+            raise
 
 
 def print_drills(pipeline: str, drills: Sequence[Drill]) -> None:
