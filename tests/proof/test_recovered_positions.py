@@ -51,6 +51,19 @@ def await_copy(pipeline: Pipeline, topic: str, run: Run) -> None:
     )
 
 
+def await_silence(pipeline: Pipeline) -> None:
+    """Wait until a run that was killed counts as gone; until then a recovery is refused.
+
+    Without ``--yes`` it is not asked for where there is no terminal.
+    """
+
+    def is_silent() -> bool:
+        said = k2ktui("offsets", "recover", "-f", pipeline.write(), code=None)
+        return "is running on" not in said.stderr
+
+    eventually(is_silent, "the run is silent", 120)
+
+
 def recover(pipeline: Pipeline, code: int = 0) -> Any:
     return k2ktui_json("offsets", "recover", "-f", pipeline.write(), "--yes", code=code)
 
@@ -129,6 +142,7 @@ def test_a_recovery_is_killed_at_every_step(
             produce(source, topic, mixture(10 + number, 40, PARTITIONS))
             pipeline.await_hit("before-commit")
         delete_topic(pipeline.target, pipeline.commit_topic)
+        await_silence(pipeline)
         kill_at(step, tmp_path / "steps", "offsets", "recover", "-f", pipeline.write(), "--yes")
         if step != STEPS[-1]:
             recover(pipeline)
