@@ -235,6 +235,7 @@ async def held(walk: Walk) -> None:
     walk.is_busy = True
     screen.run_drill(DrillRun("drill", job, "k2ktui drill resume ID"))
     await walk.console.sees("It runs here: H holds it.")
+    await walk.console.sees("apply: 6 rows planned")  # what the job shows comes later
     await walk.shows("it runs here; it cannot be left, nor resumed", "q", "R")
     await walk.shows("leaving the console", "2", "q")
     await walk.press("s", "8", "H")
