@@ -58,11 +58,10 @@ class LeaveDialog(Dialog[int | None]):
 
     def on_resize(self) -> None:
         """Wrap the texts for the new width."""
-        width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = [(Cell(f"Leave {name(self._pipeline, 60)}?", Tone.HEADING),), ()]
         effects = [f"{choice.label}: {choice.effect}" for choice in self._choices if choice.effect]
         for text in (*self._work, *effects):
-            lines += [(Cell(part),) for part in textwrap.wrap(safe_message(text), width)]
+            lines += [(Cell(part),) for part in textwrap.wrap(safe_message(text), self.text_width)]
         self.query_one(TextLines).show(lines)
 
     def on_key(self, event: events.Key) -> None:

@@ -70,7 +70,7 @@ class Help(Dialog[None]):
         frame = self.query_one(VerticalScroll)
         frame.set_class(wide, "-two")
         room = min(_WIDEST, self.app.size.width * 96 // 100 - 6)
-        width = max(30, (room - 4) // 2 if wide else min(86, self.app.size.width - 10))
+        width = max(30, (room - 4) // 2) if wide else self.text_width
         about, keys, signs = self._about(width), self._keys(width), self._signs(width)
         # Beside each other, what the screen shows and the keys; below each other, the signs last.
         first = [*about, *(signs if wide else ())]

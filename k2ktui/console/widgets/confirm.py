@@ -124,12 +124,11 @@ class Confirm(Dialog[bool]):
 
     def _show(self) -> None:
         """Show the details."""
-        width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = []
         for detail in self._lines:
             line = (Cell(detail),) if isinstance(detail, str) else detail
             if len(line) == 1:
-                parts = textwrap.wrap(safe_message(line[0].text), width) or [""]
+                parts = textwrap.wrap(safe_message(line[0].text), self.text_width) or [""]
                 lines += [(Cell(part, line[0].tone),) for part in parts]
             else:
                 lines.append(line)

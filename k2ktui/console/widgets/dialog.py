@@ -45,6 +45,11 @@ class Dialog(ModalScreen[T]):
     is_over: bool = False
     is_ready: bool = False
 
+    @property
+    def text_width(self) -> int:
+        """The cells of a line of its text; border, padding and the screen's margin are the rest."""
+        return max(30, min(86, self.app.size.width - 10))
+
     def on_mount(self) -> None:
         """Take keys from now on; Textual calls this after the handler of a subclass."""
         # Queued, so that it runs after the change of focus, which Textual queues as well.

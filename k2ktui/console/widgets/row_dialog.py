@@ -98,7 +98,7 @@ class RowDialog(Dialog[RowValue | str | None]):
         self.query_one("#ask-effect", TextLines).show([*lines, (), *keys])
 
     def _wrap(self, text: str) -> list[str]:
-        return textwrap.wrap(text, max(30, min(86, self.app.size.width - 10)))
+        return textwrap.wrap(text, self.text_width)
 
     @on(Input.Submitted)
     def _submitted(self) -> None:

@@ -56,8 +56,7 @@ class TextPrompt(Dialog[str | None]):
 
     def on_resize(self) -> None:
         """Wrap the question for the new width."""
-        width = max(30, min(86, self.app.size.width - 10))
-        lines = textwrap.wrap(self._question, width)
+        lines = textwrap.wrap(self._question, self.text_width)
         self.query_one(TextLines).show([(Cell(line, Tone.HEADING),) for line in lines])
 
     @on(Input.Submitted)
