@@ -94,6 +94,7 @@ def schema(
         decode = {"schema": inferred.ddl, **({"schemaId": "enabled"} if inferred.has_id else {})}
         shown_sample = [
             {
+                "topic": at.topic,
                 "partition": at.partition,
                 "offset": record.offset,
                 part: plain_bytes(record.key if keys else record.value),

@@ -195,31 +195,3 @@ def test_executors_of_a_cluster_run_them(copied: Transformed, tmp_path: Path) ->
         report = k2ktui_json("compare", "-f", copied.pipeline.write(), "--no-store")
     assert report["differences"] == report["unproven"] == 0, report["partitions"]
     assert (report["ignored"], report["notes"]) == ({}, [])
-
-
-def test_records_made_of_one_are_compared_on_all_partitions(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=3)
-    pipeline.topics = [topic]
-    pipeline.settings = {
-        "replication.transform": [
-            {"sql": "SELECT explode(array(key, value, NULL)) AS key, value FROM records"}
-        ],
-        "replication.sink.partition": "producer",
-    }
-    produce(pipeline.source, topic, [Out(b"v%d" % n, b"k%d" % n, n % 3) for n in range(3000)])
-    pipeline.catch_up()
-    file = pipeline.write()
-    report = k2ktui_json("compare", "-f", file, "--no-store")
-    assert report["counts"] == {"equal": 3000}
-    place = next(got for got in read_all(pipeline.target, topic) if got.key == b"v1234")
-    pipeline.target.stop()
-    damage_log(pipeline.target, topic, place.offset, flip_byte, place.partition)
-    pipeline.target.start()
-    report = k2ktui_json("compare", "-f", file, "--no-store", code=1)
-    assert report["counts"] == {"equal": 2999, "differs": 1}
-    ((finding,),) = (one["findings"] for one in report["partitions"] if one["findings"])
-    assert (finding["target_partition"], finding["target_offset"]) == (
-        place.partition,
-        place.offset,
-    )

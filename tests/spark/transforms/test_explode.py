@@ -1,4 +1,4 @@
-"""Transforms that make several records of one: order, mapping, groups, and what fails."""
+"""Transforms that make several records of one: their order, what fails, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ import pytest
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.errors import ConfigError
 from k2ktui.replication.spark.session import SparkRuntime
-from tests.spark.transforms.test_transform_sql import made, spark, valued
-from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all
-from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.oracle.group_offsets import commit_offsets, committed
-from tests.support.oracle.judge import Expected, by_key, prove
-from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.clusters.kafka import Got
+from tests.support.pipelines.session_records import made, valued
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("session")]
 pytest.importorskip("pyarrow")  # of the extra ``transform``
-
-__all__ = ["spark"]
 
 SCHEMA = "order BIGINT, items ARRAY<STRUCT<sku: STRING, n: INT>>"
 RULE: dict[str, Any] = {
@@ -122,74 +116,3 @@ def test_what_is_refused(spark: SparkRuntime, rule: dict[str, Any], why: str) ->
     with pytest.raises(ConfigError) as refused:
         spark.check_transforms([("replication.transform[0]", transform)])
     assert why in refused.value.message
-
-
-def test_groups_of_an_exploded_topic_move_exactly(make_pipeline: MakePipeline) -> None:
-    """Every offset of a partition is translated: what is read there follows what was consumed."""
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=2)
-    pipeline.topics = [topic]
-    count = 40
-    groups = [f"{pipeline.name}-{n}" for n in range(count + 1)]
-    pipeline.settings = {
-        "replication.transform": [RULE],
-        "groups.consumerGroups": f"{pipeline.name}-.*",
-    }
-    # The last record of partition 0 has three copies: a group at the end must not read them again.
-    produce(pipeline.source, topic, [Out(order(n + 4), b"k%d" % n, 0) for n in range(count)])
-    produce(pipeline.source, topic, [Out(order(n), b"k%d" % n, 1) for n in range(count)])
-    run = pipeline.catch_up()
-    print(run.tail())
-    expected = Expected(topic, values=items_of)
-    prove(pipeline.source, pipeline.target, pipeline.name, expected)
-
-    for offset, group in enumerate(groups):
-        commit_offsets(pipeline.source, group, {(topic, 0): offset, (topic, 1): offset})
-    file = pipeline.write()
-    plan = file.with_suffix(".plan")
-    k2ktui("plan", "-f", file, "-o", plan)
-    k2ktui("apply", "-f", file, plan, "--yes")
-    sent, copies = read_all(pipeline.source, topic), read_all(pipeline.target, topic)
-    for offset, group in enumerate(groups):
-        moved = committed(pipeline.target, group)
-        for partition in (0, 1):
-            unread = [
-                value
-                for got in sorted(sent, key=lambda got: got.offset)
-                if got.partition == partition and got.offset >= offset
-                for value in items_of(got)
-            ]
-            read = [
-                got.value
-                for got in sorted(copies, key=lambda got: got.offset)
-                if got.partition == partition and got.offset >= moved[topic, partition]
-            ]
-            assert read == unread, (group, partition)
-    verified = k2ktui_json("verify", "-f", file, "--sample", "20")
-    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
-    assert verified["records"]["same"] > 0
-    shown = k2ktui_json("transform", "preview", "-f", file, "--topic", topic, "--limit", "4")
-    assert [len(record["further"]) for record in shown["records"]].count(2) >= 1
-    text = k2ktui("transform", "preview", "-f", file, "--topic", topic).stdout
-    assert "(left out: filter or explode value)" in text
-
-
-def test_keys_of_a_select_choose_the_partitions(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=3)
-    pipeline.topics = [topic]
-    target = f"{topic}.copy"
-    pipeline.settings = {
-        "replication.transform": [
-            {"sql": "SELECT key, explode(array(value, NULL, key)) AS value FROM records"}
-        ],
-        "replication.sink.topic": {"suffix": ".copy"},
-        "replication.sink.partition": "producer",
-        "topicCreation.replication.common": {"partitions": 2},
-    }
-    produce(pipeline.source, topic, [Out(b"v%d" % n, b"k%d" % n, n % 3) for n in range(3000)])
-    pipeline.catch_up()
-    expected = Expected(
-        topic, target, partition=by_key(2), values=lambda sent: (sent.value, None, sent.key)
-    )
-    prove(pipeline.source, pipeline.target, pipeline.name, expected)

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    Got,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets, committed
 from tests.support.oracle.judge import Expected, prove
@@ -57,7 +65,11 @@ def make(source: KafkaNode, target: KafkaNode, tmp_path: Path, name: str) -> Ite
     built: list[BothWays] = []
 
     def both(topic: str, settings: dict[str, Any]) -> BothWays:
-        shared = {"replication.transform": [RULE], "groups.consumerGroups": f"{name}-.*"}
+        shared = {
+            "replication.transform": [RULE],
+            "groups.consumerGroups": f"{name}-.*",
+            "spark.slots": 1,
+        }
         built.append(BothWays(tmp_path, source, target, [topic], {**shared, **settings}))
         return built[-1]
 
@@ -66,7 +78,7 @@ def make(source: KafkaNode, target: KafkaNode, tmp_path: Path, name: str) -> Ite
         pipeline.close()
 
 
-# Three starts of Spark.
+# Spark starts twice, at the same time.
 @pytest.mark.timeout(5 * START_TIMEOUT)
 @pytest.mark.parametrize("mark", ["", "came-from"], ids=["provenance", "cluster"])
 def test_transformed_records_do_not_come_back(
@@ -78,10 +90,10 @@ def test_transformed_records_do_not_come_back(
     modes = {"bidirectional.mode": "cluster", "bidirectional.headers.bidirectional": mark}
     both = make(topic, modes if mark else {})
     produce(source, topic, sent("a"))
-    both.there.catch_up()
+    runs = both.start()
+    eventually(lambda: both.there.is_caught_up(topic), "all is copied", START_TIMEOUT)
     produce(target, topic, sent("b"))
-    both.back.catch_up()
-    both.there.catch_up()
+    both.end(runs, [topic])
     for pipeline, own, other in ((both.there, b"a", b"b"), (both.back, b"b", b"a")):
         copied = from_here(own)
         expected = Expected(

@@ -9,11 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
-from k2ktui.config.model import SparkSettings
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import OnError, Routing, Transform
-from k2ktui.engine.transforms.steps import plan_steps
 from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark.session import SparkRuntime
@@ -22,17 +20,10 @@ from k2ktui.replication.transforms.rows import join_records
 from k2ktui.replication.transforms.transformed import Transformed
 from tests.spark.transforms.test_transforms import JSON, RULE
 from tests.support.pipelines.selects import SCHEMA, make_select
+from tests.support.pipelines.session_records import made, valued
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("session")]
 pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    runtime = SparkRuntime(SparkSettings(master="local[1]"), "transforms", {}, {}, transforms=True)
-    runtime.start()
-    yield runtime
-    runtime.stop()
 
 
 def queries(session: Any) -> int:
@@ -40,6 +31,12 @@ def queries(session: Any) -> int:
     session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - not in Python
     store = session._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - not in Python
     return int(store.executionsCount())
+
+
+def test_schemas_are_inferred_from_all_values(spark: SparkRuntime) -> None:
+    values = ['{"id": 1, "in": {"a b": [1]}}', f'{{"id": {1 << 40}, "s": "x7"}}']
+    inferred = spark.transforms.infer_schema(values)
+    assert inferred == "id BIGINT,in STRUCT<`a b`: ARRAY<BIGINT>>,s STRING"
 
 
 def test_a_lap_is_no_query(spark: SparkRuntime) -> None:
@@ -115,25 +112,6 @@ def test_what_bytes_need_is_said(spark: SparkRuntime) -> None:
     assert rule.transform is not None
     with pytest.raises(ConfigError, match=r"encode.value: bytes needs a BINARY, and is INT"):
         spark.check_transforms([("replication.transform[0]", rule.transform)])
-
-
-def made(
-    spark: SparkRuntime, keys: dict[str, Any], *records: KafkaRecord
-) -> tuple[dict[int, bytes | None], dict[int, str], Transformed]:
-    """Return the values and the failed steps of records, by offset."""
-    transform = TransformRule.model_validate(keys).transform
-    assert transform is not None
-    previewed = spark.transforms.preview(
-        transform, [(SourcePartition("pay", 3), join_records(records))]
-    )
-    rows = previewed.get(0, Transformed())
-    steps = plan_steps(transform)
-    failed = {failure.offset: steps[failure.step] for failure in rows.failures}
-    return dict(zip(rows.offsets, rows.values, strict=True)), failed, rows
-
-
-def valued(*values: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> list[Any]:
-    return [KafkaRecord(n, b"k%d" % n, value, headers, 1000 * n) for n, value in enumerate(values)]
 
 
 def test_json_is_written_again_from_the_schema(spark: SparkRuntime) -> None:

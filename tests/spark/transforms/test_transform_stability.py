@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.model import SparkSettings
 from k2ktui.replication import _pyspark
 from k2ktui.replication.spark.session import SparkRuntime
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("session")]
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 _RECORD = """
 SELECT 'orders' AS topic, id AS offset, TIMESTAMP'2020-01-01 10:11:12' AS timestamp,
@@ -24,15 +23,13 @@ FROM range(3)
 
 
 @pytest.fixture(scope="module")
-def records() -> Any:
+def records(spark: SparkRuntime) -> Any:
     from pyspark.sql import SparkSession
 
-    runtime = SparkRuntime(SparkSettings(master="local[1]"), "stable", {}, {}, transforms=True)
-    runtime.start()
     session = SparkSession.builder.getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     yield session.sql(_RECORD)
-    runtime.stop()
+    session.conf.unset("spark.sql.session.timeZone")
 
 
 _NO_VECTOR = "aes_encrypt without an initialization vector"
