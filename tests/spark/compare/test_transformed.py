@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from k2ktui.log.records import Records
+from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all, unique_name
 from tests.support.clusters.spark_cluster import SparkCluster
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.cases import COMPARE_TIMEOUT
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.damage import Damage, damage_log, flip_byte, remove
 
@@ -68,9 +69,8 @@ def written(kind: str, number: int) -> int:
 class Transformed:
     """A topic for each rule, and one without, copied by a pipeline."""
 
-    def __init__(self, make_pipeline: MakePipeline) -> None:
-        self.pipeline: Pipeline = make_pipeline([])
-        source = self.pipeline.source
+    def __init__(self, directory: Path, source: KafkaNode, target: KafkaNode) -> None:
+        self.pipeline = Pipeline(directory, source, target, [])
         kinds = (*RULES, "plain")
         self.topics = {
             kind: create_topic(source, unique_name(kind), partitions=2) for kind in kinds
@@ -102,17 +102,29 @@ class Transformed:
         return counts
 
 
-@pytest.fixture
-def copied(make_pipeline: MakePipeline) -> Transformed:
-    return Transformed(make_pipeline)
+def test_what_transforms_make_is_compared(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """All of it, by executors of a cluster; a changed transform; damage of every kind."""
+    copied = Transformed(tmp_path, source, target)
+    with SparkCluster(tmp_path / "spark") as cluster:
+        everything_is_equal(copied, cluster)
+    a_changed_transform_differs_from_its_copies(copied)
+    damage_is_found(copied)
 
 
-def test_what_transforms_make_is_compared(copied: Transformed) -> None:
-    pipeline = copied.pipeline
-    file = pipeline.write()
-    report = k2ktui_json("compare", "-f", file)
+def everything_is_equal(copied: Transformed, cluster: SparkCluster) -> None:
+    pipeline, file = copied.pipeline, copied.pipeline.write()
+    # Without Spark, what the transforms change is not compared, and that is said.
+    here = k2ktui("compare", "-f", file, "--local", "--no-store")
+    assert "the transforms of 5 topics are not run again" in here.stderr
+    assert f"{copied.topics['masked']}: the pipeline changes, so not compared: value" in here.stdout
+
+    on_cluster = {"spark.master": cluster.master, "spark.config": cluster.settings}
+    pipeline.settings = {**pipeline.settings, **on_cluster}
+    report = k2ktui_json("compare", "-f", pipeline.write(), timeout=COMPARE_TIMEOUT)
     assert report["differences"] == report["unproven"] == 0, report["partitions"]
-    assert report["ignored"] == {}
+    assert (report["ignored"], report["notes"]) == ({}, [])
     for kind, counts in copied.counts(report).items():
         made = sum(written(kind, n) > 0 for n in range(COUNT))
         assert counts == Counter({"equal": made, "never copied": COUNT - made}), kind
@@ -120,19 +132,37 @@ def test_what_transforms_make_is_compared(copied: Transformed) -> None:
     compared = {one["topic"]: one["compared"]["whole"] for one in status["partitions"]}
     assert set(compared.values()) == {True}, compared
 
-    # Without Spark, what the transforms change is not compared, and that is said.
-    here = k2ktui("compare", "-f", file, "--local", "--no-store")
-    assert "the transforms of 5 topics are not run again" in here.stderr
-    assert f"{copied.topics['masked']}: the pipeline changes, so not compared: value" in here.stdout
 
+def a_changed_transform_differs_from_its_copies(copied: Transformed) -> None:
+    """The transform is that of the file now: a record may be one too many, or be missing."""
+    rules = {kind: dict(rule) for kind, rule in RULES.items()}
+    rules["masked"]["filter"] = "value.id % 5 <> 1"
+    rules["exploded"]["explode"] = {"value": "filter(value.items, i -> i.n <> 1)"}
+    rules["skipped"]["onError"] = "fail"
+    file = copied.write_rules(rules)
+    counts = copied.counts(
+        k2ktui_json("compare", "-f", file, "--no-store", code=1, timeout=COMPARE_TIMEOUT)
+    )
+    fifth, fourth, third = COUNT // 5, COUNT // 4, COUNT // 3
+    assert counts["masked"] == Counter(
+        {"equal": 3 * fifth, "differs": fifth, "missing on the target": fifth}
+    )
+    assert counts["exploded"] == Counter(
+        {"equal": fourth, "differs": 2 * fourth, "never copied": fourth}
+    )
+    assert counts["skipped"] == Counter({"equal": 2 * third, "missing on the target": third})
+
+
+def damage_is_found(copied: Transformed) -> None:
+    file, target = copied.write_rules(RULES), copied.pipeline.target
     damages: dict[str, Damage] = dict.fromkeys(copied.topics, flip_byte)
     damages |= {"headers": change_last_header, "skipped": remove}
     places = {kind: damaged_place(copied, kind) for kind in damages}
-    pipeline.target.stop()
+    target.stop()
     for kind, damage in damages.items():
-        damage_log(pipeline.target, copied.topics[kind], places[kind].offset, damage)
-    pipeline.target.start()
-    report = k2ktui_json("compare", "-f", file, "--no-store", code=1)
+        damage_log(target, copied.topics[kind], places[kind].offset, damage)
+    target.start()
+    report = k2ktui_json("compare", "-f", file, "--no-store", code=1, timeout=COMPARE_TIMEOUT)
     reported = {
         (one["target_topic"], one["target_partition"], one["target_offset"], one["outcome"])
         for partition in report["partitions"]
@@ -165,33 +195,3 @@ def damaged_place(copied: Transformed, kind: str) -> Got:
         if got.partition == 0 and (kind != "exploded" or b'"n":1' in (got.value or b""))
     ]
     return records[len(records) // 2]
-
-
-def test_a_changed_transform_differs_from_its_copies(copied: Transformed) -> None:
-    """The transform is that of the file now: a record may be one too many, or be missing."""
-    rules = {kind: dict(rule) for kind, rule in RULES.items()}
-    rules["masked"]["filter"] = "value.id % 5 <> 1"
-    rules["exploded"]["explode"] = {"value": "filter(value.items, i -> i.n <> 1)"}
-    rules["skipped"]["onError"] = "fail"
-    file = copied.write_rules(rules)
-    counts = copied.counts(k2ktui_json("compare", "-f", file, "--no-store", code=1))
-    fifth, fourth, third = COUNT // 5, COUNT // 4, COUNT // 3
-    assert counts["masked"] == Counter(
-        {"equal": 3 * fifth, "differs": fifth, "missing on the target": fifth}
-    )
-    assert counts["exploded"] == Counter(
-        {"equal": fourth, "differs": 2 * fourth, "never copied": fourth}
-    )
-    assert counts["skipped"] == Counter({"equal": 2 * third, "missing on the target": third})
-
-
-def test_executors_of_a_cluster_run_them(copied: Transformed, tmp_path: Path) -> None:
-    with SparkCluster(tmp_path / "spark") as cluster:
-        copied.pipeline.settings = {
-            **copied.pipeline.settings,
-            "spark.master": cluster.master,
-            "spark.config": cluster.settings,
-        }
-        report = k2ktui_json("compare", "-f", copied.pipeline.write(), "--no-store")
-    assert report["differences"] == report["unproven"] == 0, report["partitions"]
-    assert (report["ignored"], report["notes"]) == ({}, [])

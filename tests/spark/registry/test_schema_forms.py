@@ -43,35 +43,46 @@ _LONG_PREFIX = 9
 MakeReader = Callable[[Any, str], Reader]
 
 
+@dataclass(frozen=True)
+class Form:
+    """How the ids of a topic's records are written: its records, and who reads them.
+
+    Attributes:
+        write: returns the records of a topic.
+        readers: returns the deserializers of a registry for a topic.
+    """
+
+    write: Callable[[str], list[Out]]
+    readers: MakeReader
+
+
 def copy_and_compare(
-    make_pipeline: MakePipeline,
-    registries: RegistryPair,
-    write: Callable[[str], list[Out]],
-    readers: MakeReader,
-    use_id: str = "",
+    make_pipeline: MakePipeline, registries: RegistryPair, *forms: Form, use_id: str = ""
 ) -> None:
     """The target's registry alone gives the objects of the source, from other bytes.
 
     ``use_id`` is the kind of 8-byte ids in both registries' settings.
     """
     pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=2)
-    pipeline.topics = [topic]
+    topics = {create_topic(pipeline.source, partitions=2): form for form in forms}
+    pipeline.topics = list(topics)
     pipeline.settings = mapping(registries)
     for side in ("source", "target") if use_id else ():
         pipeline.settings[f"{side}.registry.config"]["apicurio.registry.use-id"] = use_id
-    produce(pipeline.source, topic, write(topic))
+    for topic, form in topics.items():
+        produce(pipeline.source, topic, form.write(topic))
     pipeline.catch_up()
-    sent, landed = (read_all(node, topic) for node in (pipeline.source, pipeline.target))
-    assert len(landed) == COUNT
-    copied = objects(landed, readers(registries.target, topic))
-    assert copied == objects(sent, readers(registries.source, topic))
-    differ = [
-        (got.key, got.headers) != (was.key, was.headers)
-        and (got.value, got.headers) != (was.value, was.headers)
-        for got, was in zip(landed, sent, strict=True)
-    ]
-    assert all(differ), "keys and values have other ids"
+    for topic, form in topics.items():
+        sent, landed = (read_all(node, topic) for node in (pipeline.source, pipeline.target))
+        assert len(landed) == COUNT
+        copied = objects(landed, form.readers(registries.target, topic))
+        assert copied == objects(sent, form.readers(registries.source, topic))
+        differ = [
+            (got.key, got.headers) != (was.key, was.headers)
+            and (got.value, got.headers) != (was.value, was.headers)
+            for got, was in zip(landed, sent, strict=True)
+        ]
+        assert all(differ), "keys and values have other ids"
     verified = k2ktui_json("verify", "-f", pipeline.write(), "--sample", "5")
     assert verified["records"]["different"] == 0 and verified["records"]["same"] > 0
 
@@ -145,36 +156,42 @@ def avro_orders(registry: Any, id_in: Any) -> Callable[[str], list[Out]]:
     return write
 
 
-def test_ids_in_confluents_headers(make_pipeline: MakePipeline, registries: Registries) -> None:
-    write = avro_orders(registries.source, id_in_header)
-    copy_and_compare(make_pipeline, registries, write, avro_reader)
+def apicurio(registries: Registries, kind: str) -> list[Form]:
+    """Ids of that kind in a header, and in 8 bytes of the payload."""
 
+    def form(in_header: bool) -> Form:
+        def read(registry: RegistryNode, topic: str) -> Reader:
+            return avro_reader(registry, topic, ApicurioIds(registry, kind, in_header).take)
 
-@pytest.mark.parametrize("in_header", [True, False], ids=["header", "8 bytes"])
-@pytest.mark.parametrize("kind", ["contentId", "globalId"])
-def test_ids_of_apicurio(
-    make_pipeline: MakePipeline, registries: Registries, kind: str, in_header: bool
-) -> None:
+        ids = ApicurioIds(registries.source, kind, in_header)
+        return Form(avro_orders(registries.source, ids.put), read)
+
     # The same schemas of another subject: from now on, global ids differ from content ids.
     for schema in (KEY_SCHEMA, order_schema()):
         register(registries.source, unique_name("twin"), schema)
+    return [form(in_header=True), form(in_header=False)]
 
-    def read(registry: RegistryNode, topic: str) -> Reader:
-        return avro_reader(registry, topic, ApicurioIds(registry, kind, in_header).take)
 
-    ids = ApicurioIds(registries.source, kind, in_header)
-    write = avro_orders(registries.source, ids.put)
-    copy_and_compare(make_pipeline, registries, write, read, kind)
+def test_content_ids(make_pipeline: MakePipeline, registries: Registries) -> None:
+    """In Confluent's headers, where they have four bytes, and where Apicurio has them."""
+    confluent = Form(avro_orders(registries.source, id_in_header), avro_reader)
+    forms = [confluent, *apicurio(registries, "contentId")]
+    copy_and_compare(make_pipeline, registries, *forms, use_id="contentId")
+
+
+def test_global_ids(make_pipeline: MakePipeline, registries: Registries) -> None:
+    forms = apicurio(registries, "globalId")
+    copy_and_compare(make_pipeline, registries, *forms, use_id="globalId")
 
 
 def test_guids_in_headers(make_pipeline: MakePipeline) -> None:
     """Between stand-ins of Confluent's registry: Apicurio Registry has no GUIDs."""
     with two_stand_ins() as pair:
-        write = avro_orders(pair.source, header_schema_id_serializer)
-        copy_and_compare(make_pipeline, pair, write, avro_reader)
+        avro = Form(avro_orders(pair.source, header_schema_id_serializer), avro_reader)
+        copy_and_compare(make_pipeline, pair, avro, protobuf_guids(pair))
 
 
-def test_guids_of_protobuf_in_headers(make_pipeline: MakePipeline) -> None:
+def protobuf_guids(pair: RegistryPair) -> Form:
     """The indexes of the message follow the GUID."""
     shop = Shop()
     key, value = shop.message("Key"), shop.message("Refund")
@@ -196,5 +213,4 @@ def test_guids_of_protobuf_in_headers(make_pipeline: MakePipeline) -> None:
     def read(registry: Any, topic: str) -> Reader:
         return protobuf_reader(registry, topic, key, value)
 
-    with two_stand_ins() as pair:
-        copy_and_compare(make_pipeline, pair, write, read)
+    return Form(write, read)

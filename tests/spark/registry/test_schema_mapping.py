@@ -10,7 +10,9 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    Got,
     Out,
+    admin,
     create_topic,
     eventually,
     produce,
@@ -66,22 +68,50 @@ def unknown(number: int = 4_000_000) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + b"data"
 
 
-def test_a_consumer_of_the_target_reads_the_same_objects(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    """Two versions, keys and values, records without a schema, a plain topic, and verification."""
-    pipeline = make_pipeline([])
-    topic, plain = create_topic(pipeline.source, partitions=2), create_topic(pipeline.source)
-    group = unique_name("group")
-    pipeline.topics = [topic, plain]
-    rules = [{"pattern": plain, "key": "disabled", "value": "disabled"}]
-    pipeline.settings = mapping(registries, topics=rules) | {"groups.consumerGroups": [group]}
-    more = [Out(None, b"no schema"), Out(b"", None, 1)]
-    produce(pipeline.source, topic, [*orders(registries, topic, 200), *more])
-    produce(pipeline.source, plain, [b"plain", b"more"])
-    pipeline.catch_up()
+def check_topic(pipeline: Pipeline, topic: str, registries: Registries) -> None:
     readers = (avro_reader(registry, topic) for registry in (registries.target, registries.source))
     check_objects(pipeline, topic, *readers)
+
+
+def test_schemas_that_are_not_registered_wait_for_the_operator(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """Then a consumer of the target reads the same objects; an unknown id stops its partition.
+
+    There are two versions, keys and values, records without a schema, and a plain topic.
+    """
+    pipeline = make_pipeline([])
+    topic, stopping = (create_topic(pipeline.source, partitions=2) for _ in range(2))
+    plain, group = create_topic(pipeline.source), unique_name("group")
+    pipeline.topics = [topic, stopping, plain]
+    rules = [{"pattern": plain, "key": "disabled", "value": "disabled"}]
+    pipeline.settings = mapping(registries, topics=rules, autoRegister="disabled") | {
+        "groups.consumerGroups": [group]
+    }
+    more = [Out(None, b"no schema"), Out(b"", None, 1)]
+    produce(pipeline.source, topic, [*orders(registries, topic, 200), *more])
+    sent = orders(registries, stopping, 20)
+    produce(pipeline.source, stopping, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
+    produce(pipeline.source, plain, [b"plain", b"more"])
+    run = pipeline.catch_up(code=1)
+    faults = [event["fault"] for event in run.events("stopped")]
+    assert len(faults) == 4
+    for fault in faults:
+        assert "is not registered" in fault["message"] and "k2ktui schemas apply" in fault["hint"]
+    assert not any(got.value for got in read_all(pipeline.target, topic))
+
+    for name in (topic, stopping):
+        register(registries.target, f"{name}-key", KEY_SCHEMA)
+        for fields in ((), ("note",)):
+            register(registries.target, f"{name}-value", order_schema(*fields))
+    run = pipeline.catch_up(code=1)
+    check_topic(pipeline, topic, registries)
+    (fault,) = [event["fault"] for event in run.events("stopped")]
+    assert (fault["source"]["topic"], fault["source"]["partition"]) == (stopping, 0)
+    assert (fault["kind"], fault["offset"]) == ("schema", 5)
+    assert "the value at offset 5 has the schema id 4000000" in fault["message"]
+    copies = Counter(got.partition for got in read_all(pipeline.target, stopping))
+    assert copies == {0: 5, 1: 10}
 
     file = pipeline.write()
     paths = {row["topic"]: row for row in k2ktui_json("explain", "-f", file)["topics"]}
@@ -99,91 +129,69 @@ def test_a_consumer_of_the_target_reads_the_same_objects(
     assert verified["positions"]["same"] == 3 and verified["records"]["same"] > 0
 
 
-def test_json_schemas_and_a_target_partition_by_key(
+def test_new_schemas_are_mapped_while_the_pipeline_runs(
     make_pipeline: MakePipeline, registries: Registries
 ) -> None:
+    """Beside JSON whose target partition is that of the key, and unknown ids that pass through."""
     pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source)
-    pipeline.topics = [topic]
-    pipeline.settings = mapping(registries, topics=[{"pattern": topic, "key": "disabled"}]) | {
+    topic, invoices = (create_topic(pipeline.source) for _ in range(2))
+    passing = create_topic(pipeline.source, partitions=2)
+    pipeline.topics = [topic, invoices, passing]
+    rules = [{"pattern": invoices, "key": "disabled"}]
+    pipeline.settings = mapping(registries, topics=rules, onUnknownSchema="passthrough") | {
         "replication.sink.partition": "producer",
         "features.tracingHeaders": {"offset": "enabled"},
     }
     write = JsonWriter(registries.source, INVOICE_SCHEMA)
-    sent = [Out(write(topic, {"id": n, "total": n / 4}), b"k%d" % n) for n in range(50)]
-    produce(pipeline.source, topic, sent)
-    pipeline.catch_up()
-    readers = (json_reader(registry, topic) for registry in (registries.target, registries.source))
-    check_objects(pipeline, topic, *readers)
-
-
-def test_new_schemas_are_mapped_while_the_pipeline_runs(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source)
-    pipeline.topics = [topic]
-    pipeline.settings = mapping(registries)
+    invoiced = [Out(write(invoices, {"id": n, "total": n / 4}), b"k%d" % n) for n in range(50)]
+    produce(pipeline.source, invoices, invoiced)
+    sent = orders(registries, passing, 20)
+    produce(pipeline.source, passing, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
     with pipeline.start() as run:
         for number, more in enumerate(((), ("note",), ("note", "remark"))):
-            write = AvroWriter(registries.source, order_schema(*more))
+            writer = AvroWriter(registries.source, order_schema(*more))
             record = {"id": number, "item": "i", **{name: f"{name} {number}" for name in more}}
-            produce(pipeline.source, topic, [Out(write(topic, record))])
+            produce(pipeline.source, topic, [Out(writer(topic, record))])
             await_copies(pipeline, topic, number + 1)
-        assert run.stop() == 0
-    readers = (avro_reader(registry, topic) for registry in (registries.target, registries.source))
-    check_objects(pipeline, topic, *readers)
+        pipeline.end(run)
+    check_topic(pipeline, topic, registries)
     subject = f"/subjects/{topic}-value/versions"
     assert call(registries.target, subject) == call(registries.source, subject) == [1, 2, 3]
+    readers = (
+        json_reader(registry, invoices) for registry in (registries.target, registries.source)
+    )
+    check_objects(pipeline, invoices, *readers)
+
+    (note,) = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
+    assert "1 record copied with an unknown schema id" in note
+    assert f"the last at {passing}-0 offset 5: the value has the id 4000000" in note
+    assert unknown() in [got.value for got in read_all(pipeline.target, passing)]
 
 
 def await_copies(pipeline: Pipeline, topic: str, count: int) -> None:
-    eventually(lambda: len(read_all(pipeline.target, topic)) == count, "copied")
+    eventually(lambda: len(copies_of(pipeline, topic)) == count, "copied")
 
 
-def test_an_unknown_id_stops_its_partition_only(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=2)
-    pipeline.topics = [topic]
-    pipeline.settings = mapping(registries)
-    sent = orders(registries, topic, 20)
-    produce(pipeline.source, topic, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
-    run = pipeline.catch_up(code=1)
-    (fault,) = [event["fault"] for event in run.events("stopped")]
-    assert (fault["source"]["partition"], fault["kind"], fault["offset"]) == (0, "schema", 5)
-    assert "the value at offset 5 has the schema id 4000000" in fault["message"]
-    copies = Counter(got.partition for got in read_all(pipeline.target, topic))
-    assert copies == {0: 5, 1: 10}
-
-
-def test_unknown_ids_are_passed_through_and_counted(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source, partitions=2)
-    pipeline.topics = [topic]
-    pipeline.settings = mapping(registries, onUnknownSchema="passthrough")
-    sent = orders(registries, topic, 20)
-    produce(pipeline.source, topic, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
-    run = pipeline.catch_up()
-    (note,) = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
-    assert "1 record copied with an unknown schema id" in note
-    assert f"the last at {topic}-0 offset 5: the value has the id 4000000" in note
-    assert unknown() in [got.value for got in read_all(pipeline.target, topic)]
+def copies_of(pipeline: Pipeline, topic: str) -> list[Got]:
+    """Return what a topic has on the target, nothing while it does not exist."""
+    if topic not in admin(pipeline.target).list_topics(timeout=30).topics:
+        return []
+    return read_all(pipeline.target, topic)
 
 
 def test_unknown_ids_become_dead_letters(
     make_pipeline: MakePipeline, registries: Registries
 ) -> None:
-    """They are as on the source, have no copy, and groups move over them."""
+    """They are as on the source, have no copy, and groups move over them.
+
+    Their topic has the copies' name, which is created, or a name of its own, which must exist where
+    topics may not be created.
+    """
     pipeline = make_pipeline([])
     topic, group = create_topic(pipeline.source, partitions=2), unique_name("group")
     pipeline.topics = [topic]
-    pipeline.settings = mapping(registries, onUnknownSchema="deadLetter") | {
-        "groups.consumerGroups": [group]
-    }
+    own = {"groups.consumerGroups": [group]}
+    pipeline.settings = mapping(registries, onUnknownSchema="deadLetter") | own
     sent, dead = orders(registries, topic, 20), f"{topic}.dead-letter"
     failed = Out(unknown(), sent[0].key, 0, (("h", None), ("h", b"\xff")))
     produce(pipeline.source, topic, [*sent[:10], failed, Out(b"v", unknown(), 1), *sent[10:]])
@@ -193,6 +201,14 @@ def test_unknown_ids_become_dead_letters(
     checks = {check["name"]: check for check in k2ktui_json("check", "-f", file)["checks"]}
     assert checks[f"dead-letter topic {dead}"]["detail"] == "to be created with 2 partitions"
 
+    dead = unique_name("letters")
+    rules = {"onUnknownSchema": "deadLetter", "deadLetter": {"topic": dead}}
+    pipeline.settings = mapping(registries, **rules) | own
+    pipeline.settings |= {"features.autoCreateTopics": "disabled"}
+    create_topic(pipeline.target, topic, partitions=2)
+    (row,) = k2ktui_json("explain", "-f", pipeline.write())["topics"]
+    assert f"its dead-letter topic {dead} does not exist" in row["reason"] and not row["path"]
+    create_topic(pipeline.target, dead, partitions=2)
     run = pipeline.catch_up()
     notes = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
     assert notes and all(f"written to {dead} (onUnknownSchema: deadLetter)" in n for n in notes)
@@ -225,45 +241,6 @@ def test_unknown_ids_become_dead_letters(
     verified = k2ktui_json("verify", "-f", file, "--sample", "5")
     assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
     assert verified["positions"]["same"] == 2 and verified["records"]["same"] > 0
-
-
-def test_a_dead_letter_topic_with_a_name(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    """Topics share it; without the right to create topics it must exist."""
-    pipeline = make_pipeline([])
-    topic, dead = create_topic(pipeline.source), unique_name("letters")
-    pipeline.topics = [topic]
-    rules = {"onUnknownSchema": "deadLetter", "deadLetter": {"topic": dead}}
-    pipeline.settings = mapping(registries, **rules) | {"features.autoCreateTopics": "disabled"}
-    create_topic(pipeline.target, topic)
-    produce(pipeline.source, topic, [Out(unknown())])
-    (row,) = k2ktui_json("explain", "-f", pipeline.write())["topics"]
-    assert f"its dead-letter topic {dead} does not exist" in row["reason"] and not row["path"]
-    create_topic(pipeline.target, dead)
-    pipeline.catch_up()
-    assert [got.value for got in read_all(pipeline.target, dead)] == [unknown()]
-    assert not read_all(pipeline.target, topic)
-
-
-def test_a_schema_that_is_not_registered_waits_for_the_operator(
-    make_pipeline: MakePipeline, registries: Registries
-) -> None:
-    pipeline = make_pipeline([])
-    topic = create_topic(pipeline.source)
-    pipeline.topics = [topic]
-    pipeline.settings = mapping(registries, autoRegister="disabled")
-    write = AvroWriter(registries.source, order_schema())
-    produce(pipeline.source, topic, [Out(write(topic, order(0)))])
-    run = pipeline.catch_up(code=1)
-    (fault,) = [event["fault"] for event in run.events("stopped")]
-    assert "is not registered" in fault["message"] and "k2ktui schemas apply" in fault["hint"]
-    assert not read_all(pipeline.target, topic)
-
-    register(registries.target, f"{topic}-value", order_schema())
-    pipeline.catch_up()
-    readers = (avro_reader(registry, topic) for registry in (registries.target, registries.source))
-    check_objects(pipeline, topic, *readers)
 
 
 def test_a_topic_whose_transform_changes_what_has_ids_is_refused(

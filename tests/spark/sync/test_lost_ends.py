@@ -175,8 +175,8 @@ def test_a_busy_pipeline_raises_no_false_alarm(
                 consuming(target, f"{topic}-committed", topic, groups["committed"]),
             ):
                 eventually(lambda: len(make_group_rows(snapshots.take())) == 6, "all commit", 60)
-                until = time.monotonic() + 25
-                while time.monotonic() < until:
+                until = time.monotonic() + 10
+                while time.monotonic() < until or readings <= 20 or Basis.AHEAD not in bases:
                     snapshot = snapshots.take()
                     rows = make_group_rows(snapshot)
                     bases |= {row.basis for row in rows}
@@ -188,4 +188,3 @@ def test_a_busy_pipeline_raises_no_false_alarm(
         finally:
             snapshots.close()
         assert run.stop() == 0
-    assert readings > 20 and Basis.AHEAD in bases

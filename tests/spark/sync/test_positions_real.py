@@ -18,11 +18,19 @@ from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.moves.position_writer import PositionWriter
 from k2ktui.sync.moves.positions import PositionPlanner
-from tests.support.clusters.kafka import Out, admin, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    admin,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -104,10 +112,13 @@ def test_copying_continues_from_there_and_groups_follow_the_newer_copy(
     produce(source, topic, [b"%d" % n for n in range(50)])
     pipeline = Pipeline(tmp_path, source, target, [topic], {"groups.consumerGroups": f"{topic}-.*"})
     try:
-        pipeline.catch_up()
         file = pipeline.write()
         running = pipeline.start()
-        running.expect("progress")
+        eventually(
+            lambda: running.running and pipeline.is_caught_up(topic),
+            lambda: f"all is copied\n{running.tail()}",
+            START_TIMEOUT,
+        )
         said = k2ktui("offsets", "set", f"{topic}:0:30", "-f", file, "--yes", code=5).stderr
         assert "is running on" in said
         assert running.stop() == 0

@@ -1,6 +1,7 @@
-"""A new user follows docs/tables.md in a new environment: the five queries, here and on a cluster.
+"""A new user follows docs/tables.md in a new environment: the five queries, on a cluster.
 
-The user's host has no Java and no Python on its PATH; the pipeline runs meanwhile.
+The user's host has no Java and no Python on its PATH; the pipeline runs meanwhile. On this host
+alone, ``test_page.py`` runs the page's code.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def cells() -> list[str]:
     return [blocks()[0], *re.findall(r"```python\n(.*?)```", queries, re.DOTALL)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     """Somebody who has run the page's command in a checkout."""
     checkout = tmp_path_factory.mktemp("checkout")
@@ -177,14 +178,8 @@ def assert_answers(moved: Moved, ended: Ended) -> None:
     assert ended.out.count("+---") >= 3 * 4  # the four frames are shown
 
 
-def test_in_a_new_environment(user: User, moved: Moved) -> None:
-    ended = run_notebook(moved, user, moved.notebook, {})
-    assert_answers(moved, ended)
-    assert ended.values["spark.sparkContext.master"] == "local[2]"
-
-
 def test_on_two_workers(user: User, moved: Moved, tmp_path: Path) -> None:
-    """The same cells, with the cluster's master; the site's settings are where Spark has them."""
+    """With the cluster's master; the site's settings are where Spark has them."""
     with SparkCluster(tmp_path / "spark") as cluster:
         settings = tmp_path / "conf" / "spark-defaults.conf"
         settings.parent.mkdir()

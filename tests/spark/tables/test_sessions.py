@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,69 +72,37 @@ def fill(one: Copied, node: KafkaNode, *others: str) -> str:
     return topic
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("config", [PUSHING, {}], ids=["pushed", "not pushed"])
-def test_filters(one: Copied, config: dict[str, str]) -> None:
-    """The result is the same, and only what passes is read where filters are pushed."""
-    other = fill(one, one.source)
-    topic = fill(one, one.source, other)
-    option = ', pushFilters="true"' if config else ""
-    script = session(
-        f"""
-chosen = table("records"{option}).where("topic = {topic!r} AND partition IN (0, 2) AND offset < 5")
-rows = [(r.topic, r.partition, r.offset) for r in chosen.collect()]
-tasks = chosen.rdd.getNumPartitions()
-ranges = table("ranges").where("topic <> {other!r} AND partition > 0").count()
-
+FILTERS = """
 def both(first, second):
-    named = [(first, {topic!r}), (second, {other!r})]
+    named = [(first, TOPIC), (second, OTHER)]
     one, two = [frame.where("topic = '" + name + "'").select("topic") for frame, name in named]
     return [row.topic for row in one.union(two).distinct().collect()]
 
-shared = table("ranges"{option})
-loaded = both(table("ranges"{option}), table("ranges"{option}))
-reused = both(shared, shared)
-later = shared.select("topic").distinct().count()
+def filtered(pushed):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushed).lower())
+    option = {"pushFilters": "true"} if pushed else {}
+    chosen = table("records", **option)
+    chosen = chosen.where(f"topic = '{TOPIC}' AND partition IN (0, 2) AND offset < 5")
+    shared = table("ranges", **option)
+    return {
+        "rows": [(r.topic, r.partition, r.offset) for r in chosen.collect()],
+        "tasks": chosen.rdd.getNumPartitions(),
+        "ranges": table("ranges").where(f"topic <> '{OTHER}' AND partition > 0").count(),
+        "loaded": both(table("ranges", **option), table("ranges", **option)),
+        "reused": both(shared, shared),
+        "later": shared.select("topic").distinct().count(),
+        "positions": [row.topic for row in table("positions", topic=OTHER).collect()],
+    }
 
-named = table("records", topic={topic!r}, partition="2")
+filters = [filtered(True), filtered(False)]
+named = table("records", topic=TOPIC, partition="2")
 distinct = named.select("topic", "partition").distinct()
 places = [(row.topic, row.partition) for row in distinct.collect()]
 named_tasks = named.rdd.getNumPartitions()
-again = both(table("ranges", topic={topic!r}), table("ranges", topic={other!r}))
-positions = [row.topic for row in table("positions", topic={other!r}).collect()]
-""",
-        config=config,
-    )
-    ended = run_script(
-        script,
-        one.directory,
-        [
-            *("rows", "tasks", "ranges", "loaded", "reused", "later"),
-            *("places", "named_tasks", "again", "positions"),
-        ],
-    )
-    assert ended.code == 0, ended.err[-4000:]
-    values = ended.values
-    assert sorted(values["rows"]) == [[topic, p, n] for p in (0, 2) for n in range(5)]
-    assert values["ranges"] == 4 * (PARTITIONS - 1)
-    assert values["tasks"] == (2 if config else 2 * PARTITIONS)
-    assert sorted(values["loaded"]) == sorted([topic, other])
-    # The page says so; once Spark keeps partitions for each scan, filters can always be pushed.
-    assert sorted(values["reused"]) == ([other] if config else sorted([topic, other]))
-    assert values["later"] == (1 if config else 2)
-    assert (values["places"], values["named_tasks"]) == ([[topic, 2]], 1)
-    assert sorted(values["again"]) == sorted([topic, other])
-    assert values["positions"] == [other] * PARTITIONS
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_records_beside_their_copies(one: Copied) -> None:
-    topic = fill(one, one.source)
-    script = session(
-        f"""
-records = table("records", contents="true", taskOffsets="7").where("topic = {topic!r}")
+again = both(table("ranges", topic=TOPIC), table("ranges", topic=OTHER))
+"""
+BESIDE = """
+records = table("records", contents="true", taskOffsets="7", topic=TOPIC)
 tasks = records.rdd.getNumPartitions()
 copies = dict(records.groupBy("copy").count().collect())
 equal = records.where(
@@ -145,17 +114,102 @@ late = [(r.key, r.value_bytes) for r in records.where("copy <> 'copied'").collec
 sizes = table("records").columns
 shown = [first.value.decode(), [tuple(h) for h in first.headers], first.timestamp.timestamp()]
 """
-    )
+ERRORS = """
+def said(make):
+    try:
+        make().collect()
+    except Exception as error:
+        return str(error)
+
+other_file = lambda name: spark.read.format("k2ktui").option("file", name)
+errors = [
+    said(lambda: table("offsets")),
+    said(lambda: table("ranges", topics="x")),
+    said(lambda: other_file("no.yaml").load("positions")),
+    said(lambda: other_file("another.yaml").load("ranges")),
+]
+"""
+STREAM = """
+def run():
+    stream = spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("ranges")
+    writer = stream.writeStream.format("parquet").option("path", "mapping")
+    query = writer.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return spark.read.schema(stream.schema).parquet("mapping")
+
+streamed = [list(row) for row in run().collect()]
+streamed_again = run().count()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_session(one: Copied) -> None:
+    """Filters, records beside their copies, errors, and a stream that another one continues."""
+    other = fill(one, one.source)
+    topic = fill(one, one.source, other)
+    (one.directory / "another.yaml").write_text(one.file.read_text().replace(one.name, "another"))
+    names = f"\nTOPIC, OTHER = {topic!r}, {other!r}\n"
     ended = run_script(
-        script, one.directory, ["tasks", "copies", "equal", "late", "shown", "sizes"]
+        session(names + FILTERS + BESIDE + ERRORS + STREAM),
+        one.directory,
+        [
+            *("filters", "places", "named_tasks", "again"),
+            *("tasks", "copies", "equal", "late", "shown", "sizes"),
+            *("errors", "streamed", "streamed_again"),
+        ],
     )
     assert ended.code == 0, ended.err[-4000:]
-    assert ended.values["tasks"] == 6 + 6 + 6
-    assert ended.values["copies"] == {"copied": PARTITIONS * RECORDS, "not copied yet": 2}
-    assert ended.values["equal"] == PARTITIONS * RECORDS
-    assert len(ended.values["late"]) == 2
-    assert ended.values["shown"][0] == "v0" and ended.values["shown"][2] == BEGAN_MS / 1000
-    assert not {"key", "value", "headers"} & set(ended.values["sizes"])
+    values = ended.values
+    for pushed, filtered in zip((True, False), values["filters"], strict=True):
+        check_filters(filtered, topic, other, pushed=pushed)
+    assert (values["places"], values["named_tasks"]) == ([[topic, 2]], 1)
+    assert sorted(values["again"]) == sorted([topic, other])
+    check_records(values)
+    check_errors(values["errors"])
+    check_stream(values, [topic, other])
+
+    third = fill(one, one.source, topic, other)
+    ended = run_script(session(STREAM), one.directory, ["streamed", "streamed_again"])
+    assert ended.code == 0, ended.err[-4000:]
+    check_stream(ended.values, [topic, other, third])
+
+
+def check_filters(values: Mapping[str, Any], topic: str, other: str, *, pushed: bool) -> None:
+    """The result is the same, and only what passes is read where filters are pushed."""
+    assert sorted(values["rows"]) == [[topic, p, n] for p in (0, 2) for n in range(5)]
+    assert values["ranges"] == 4 * (PARTITIONS - 1)
+    assert values["tasks"] == (2 if pushed else 2 * PARTITIONS)
+    assert sorted(values["loaded"]) == sorted([topic, other])
+    # The page says so; once Spark keeps partitions for each scan, filters can always be pushed.
+    assert sorted(values["reused"]) == ([other] if pushed else sorted([topic, other]))
+    assert values["later"] == (1 if pushed else 2)
+    assert values["positions"] == [other] * PARTITIONS
+
+
+def check_records(values: Mapping[str, Any]) -> None:
+    assert values["tasks"] == 6 + 6 + 6
+    assert values["copies"] == {"copied": PARTITIONS * RECORDS, "not copied yet": 2}
+    assert values["equal"] == PARTITIONS * RECORDS
+    assert len(values["late"]) == 2
+    assert values["shown"][0] == "v0" and values["shown"][2] == BEGAN_MS / 1000
+    assert not {"key", "value", "headers"} & set(values["sizes"])
+
+
+def check_errors(errors: Sequence[str]) -> None:
+    """What cannot be read is said in a sentence."""
+    for error, words in zip(
+        errors, ("no table 'offsets'", "unknown options: topics", "no.yaml", "another"), strict=True
+    ):
+        assert words in error, error
+
+
+def check_stream(values: Mapping[str, Any], topics: Sequence[str]) -> None:
+    rows = values["streamed"]
+    assert values["streamed_again"] == len(rows) == 4 * PARTITIONS * len(topics)
+    assert {row[0] for row in rows} == {*topics}
+    # Known from where the oldest mapping of its micro-batch begins.
+    assert all(row[8] in range(0, row[2] + 1, 10) for row in rows)
 
 
 def read_all_tables(one: Copied, logs: Path, master: str, config: dict[str, str]) -> Ended:
@@ -205,93 +259,27 @@ def login(secure: SecureNode, topic: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_secret_in_plans_the_ui_and_event_logs(
+def test_two_workers_without_a_secret(
     secure: SecureNode, target: KafkaNode, tmp_path: Path
 ) -> None:
+    """Executors of a cluster read a source with logins; plans, the UI and event logs have none."""
     one = Copied(tmp_path, secure.node, target)
     secure.allow_all(USER)
     topic = fill(one, secure.node)
     one.settings = {**one.settings, **login(secure, topic)}
     (tmp_path / "pipeline.yaml").write_text(one.file.read_text())
     (tmp_path / "scratch").mkdir()
-    with Watch(tmp_path / "scratch", [PASSWORD]) as watch:
-        ended = read_all_tables(one, tmp_path / "events", "local[2]", PUSHING)
+    with (
+        SparkCluster(tmp_path / "spark") as cluster,
+        Watch(tmp_path / "scratch", [PASSWORD]) as watch,
+    ):
+        ended = read_all_tables(
+            one, tmp_path / "events", cluster.master, {**cluster.settings, **PUSHING}
+        )
     assert ended.code == 0, ended.err[-4000:]
     assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
     assert ended.values["counts"]["ranges"] == 4 * PARTITIONS
-    assert_no_secret(ended, tmp_path / "events")
-    assert not watch.shown and not watch.stored
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_two_workers(one: Copied, tmp_path: Path) -> None:
-    """Executors of a cluster read the records; what is read is the same."""
-    fill(one, one.source)
-    with SparkCluster(tmp_path / "spark") as cluster:
-        ended = read_all_tables(one, tmp_path / "events", cluster.master, cluster.settings)
-    assert ended.code == 0, ended.err[-4000:]
-    assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
     hosts = [text for text in ended.values["plans"] if '"executorId" : "1"' in text]
     assert hosts, "tasks ran on the workers"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_what_cannot_be_read_is_said_in_a_sentence(one: Copied) -> None:
-    script = session(
-        """
-def said(make):
-    try:
-        make().collect()
-    except Exception as error:
-        return str(error)
-
-start = lambda: spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("groups")
-errors = [
-    said(lambda: table("offsets")),
-    said(lambda: table("ranges", topics="x")),
-    said(lambda: spark.read.format("k2ktui").option("file", "no.yaml").load("positions")),
-    said(lambda: table("ranges")),
-]
-"""
-    )
-    (one.directory / "pipeline.yaml").write_text(one.file.read_text().replace(one.name, "another"))
-    ended = run_script(script, one.directory, ["errors"])
-    assert ended.code == 0, ended.err[-4000:]
-    errors = ended.values["errors"]
-    for error, words in zip(
-        errors, ("no table 'offsets'", "unknown options: topics", "no.yaml", "another"), strict=True
-    ):
-        assert words in error, error
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_stream_continues_where_it_ended(one: Copied) -> None:
-    script = session(
-        """
-def run():
-    stream = spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("ranges")
-    writer = stream.writeStream.format("parquet").option("path", "mapping")
-    query = writer.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
-    query.awaitTermination()
-    return spark.read.schema(stream.schema).parquet("mapping")
-
-rows = [list(row) for row in run().collect()]
-again = run().count()
-"""
-    )
-    first = fill(one, one.source)
-    ended = run_script(script, one.directory, ["rows", "again"])
-    assert ended.code == 0, ended.err[-4000:]
-    assert ended.values["again"] == len(ended.values["rows"]) == 4 * PARTITIONS
-    assert {row[0] for row in ended.values["rows"]} == {first}
-    # Known from where the oldest mapping of its micro-batch begins.
-    assert all(row[8] in range(0, row[2] + 1, 10) for row in ended.values["rows"])
-
-    second = fill(one, one.source, first)
-    ended = run_script(script, one.directory, ["rows", "again"])
-    assert ended.code == 0, ended.err[-4000:]
-    assert ended.values["again"] == len(ended.values["rows"]) == 8 * PARTITIONS
-    assert {row[0] for row in ended.values["rows"]} == {first, second}
+    assert_no_secret(ended, tmp_path / "events")
+    assert not watch.shown and not watch.stored
