@@ -26,16 +26,12 @@ _FEW, _MANY = 5, 10
 PATIENT = {"coordination.assignment.graceWindow": "1 hour"}
 
 
-@pytest.fixture
-def shared(make_pipeline: MakePipeline, topics: dict[str, int]) -> Pipeline:
-    return make_pipeline(list(topics), SHARED)
-
-
 @pytest.mark.slow
 def test_two_runs_share_a_pipeline_and_one_is_killed(
-    shared: Pipeline, topics: dict[str, int]
+    make_pipeline: MakePipeline, topics: dict[str, int]
 ) -> None:
     """The other one, on another host, copies all of it after the grace window."""
+    shared = make_pipeline(list(topics), SHARED)
     with Traffic(shared.source, topics, 1):
         first = shared.start()
         first.expect("firstrecord")
@@ -53,70 +49,49 @@ def test_two_runs_share_a_pipeline_and_one_is_killed(
     shared.prove()
 
 
-@pytest.mark.slow
-def test_a_run_on_the_host_of_one_that_was_killed_does_not_wait(
-    make_pipeline: MakePipeline, topics: dict[str, int]
+@pytest.mark.proof
+@pytest.mark.seeds(1)
+def test_runs_of_one_host_take_slots_over_from_each_other(
+    make_pipeline: MakePipeline, topics: dict[str, int], seed: int
 ) -> None:
-    """Neither the one that shared the pipeline with it, nor one that is started after both.
+    """Many that start at once, kills, stops, also of the one that leads, and a run that is alone.
 
-    As Lenses' documentation allows, the assignment topic is the commit topic.
+    None waits: the grace window is longer than any test. As Lenses' documentation allows, the
+    assignment topic is the commit topic.
     """
     one = unique_name("__k2k_control")
     names = {f"coordination.{role}.topic": one for role in ("commit", "assignment")}
     shared = make_pipeline(list(topics), SHARED | PATIENT | names)
-    with Traffic(shared.source, topics, 1):
-        first = shared.start()
-        expect_owning([first])
-        second = shared.start()
-        expect_owning([first, second])
-        first.signal(signal.SIGKILL)
-        expect_owning([second])
-        await_all_copying(shared, topics)
-        second.signal(signal.SIGKILL)
-        third = shared.start()
-        expect_owning([third])
-        await_all_copying(shared, topics)
-    prove_caught_up(shared, topics)
-    assert third.stop() == 0
-    shared.prove()
-
-
-@pytest.mark.slow
-def test_a_run_that_is_stopped_hands_its_slots_over(
-    shared: Pipeline, topics: dict[str, int]
-) -> None:
-    """Also the one that leads; a run that copies alone takes the pipeline from all of them."""
-    with Traffic(shared.source, topics, 1):
-        runs = [shared.start() for _ in range(2)]
+    with Traffic(shared.source, topics, seed):
+        runs = [shared.start() for _ in range(_MANY if seed else _FEW)]
         expect_owning(runs)
         await_all_copying(shared, topics)
-        stopped, left = runs
-        assert stopped.stop() == 0
+        runs.pop().signal(signal.SIGKILL)
+        expect_owning(runs)
+        await_all_copying(shared, topics)
+        while len(runs) > 1:
+            assert runs.pop(0).stop() == 0
+            expect_owning(runs)
+            await_all_copying(shared, topics)
+        # Another one that is started after all were killed.
+        runs.pop().signal(signal.SIGKILL)
+        left = shared.start()
         expect_owning([left])
         await_all_copying(shared, topics)
-        directory = shared.directory / "exclusive"
-        directory.mkdir()
-        alone = Pipeline(directory, shared.source, shared.target, list(topics), {}, shared.name)
-        with alone.start() as run:
-            run.expect("firstrecord")
-            await_all_copying(shared, topics)
-            assert left.running
-            assert run.stop() == 0
+        take_all(shared, topics, names)
+        assert left.running
+        expect_owning([left])
         await_all_copying(shared, topics)
     prove_caught_up(shared, topics)
     assert left.stop() == 0
 
 
-@pytest.mark.proof
-@pytest.mark.seeds(1)
-def test_many_that_start_at_once_share_the_pipeline(
-    shared: Pipeline, topics: dict[str, int], seed: int
-) -> None:
-    with Traffic(shared.source, topics, seed):
-        runs = [shared.start() for _ in range(_MANY if seed else _FEW)]
-        expect_owning(runs)
+def take_all(shared: Pipeline, topics: dict[str, int], names: dict[str, str]) -> None:
+    """Copy alone for a while, which takes the pipeline from all runs that share it."""
+    directory = shared.directory / "exclusive"
+    directory.mkdir()
+    alone = Pipeline(directory, shared.source, shared.target, list(topics), names, shared.name)
+    with alone.start() as run:
+        run.expect("firstrecord")
         await_all_copying(shared, topics)
-    prove_caught_up(shared, topics)
-    for run in runs:
-        assert run.stop() == 0, run.tail()
-    shared.prove()
+        assert run.stop() == 0

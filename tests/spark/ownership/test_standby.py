@@ -36,24 +36,26 @@ def expect_waiting(run: Run, since: int = 0) -> None:
     run.expect("waiting", lambda event: " pid " in event["runs"], since=since)
 
 
-@pytest.mark.slow
-def test_a_standby_takes_over_when_the_run_of_its_host_stops_or_is_killed(
+@pytest.mark.proof
+def test_standbys_of_one_host_take_over_from_each_other(
     make_pipeline: MakePipeline, topics: dict[str, int]
 ) -> None:
-    """At once, also one that is started later. The grace window is longer than any test."""
+    """At once where a run has stopped or was killed: the grace window is longer than any test.
+
+    Also a standby that is started later. ``--take-over`` fences the run that works, which becomes a
+    standby, in the same process, and can work again.
+    """
     patient = {"coordination.assignment.graceWindow": "1 hour"}
     standby = make_pipeline(list(topics), STANDBY | patient)
     with Traffic(standby.source, topics, 1):
-        first = standby.start()
-        first.expect("firstrecord")
-        second, stopped = standby.start(), standby.start()
-        expect_waiting(stopped)
+        first, second, stopped = start_at_once(standby)
+        reported = second.reported
         assert stopped.stop(20.0) == 0, "a standby ends at once"
-        expect_waiting(second)
         standby.await_copying()
-        assert first.running and not second.events("started")
+        assert first.running
+        assert not [e for e in second.events()[reported:] if e["event"] == "started"]
         assert first.stop() == 0
-        second.expect("firstrecord")
+        second.expect("started", since=reported)
         third = standby.start()
         expect_waiting(third)
         standby.await_copying()
@@ -63,29 +65,31 @@ def test_a_standby_takes_over_when_the_run_of_its_host_stops_or_is_killed(
         third.signal(signal.SIGKILL)
         fourth = standby.start()
         fourth.expect("firstrecord")
+        reported = fourth.reported
+        fifth = standby.start("--take-over")
+        fifth.expect("firstrecord")
+        expect_waiting(fourth, reported)
+        standby.await_copying()
+        terms = [event["term"] for event in (*fourth.events("started"), *fifth.events("started"))]
+        reported = fourth.reported
+        assert fifth.stop() == 0
+        again = fourth.expect("started", since=reported)["term"]
+        assert sorted({*terms, again}) == [*terms, again]
         standby.await_copying()
     standby.end(fourth)
     standby.prove()
 
 
-@pytest.mark.slow
-def test_take_over_fences_the_run_that_works(standby: Pipeline, topics: dict[str, int]) -> None:
-    """The one that worked becomes the standby, in the same process, and can work again."""
-    with Traffic(standby.source, topics, 1):
-        first = standby.start()
-        first.expect("firstrecord")
-        second = standby.start("--take-over")
-        second.expect("firstrecord")
-        expect_waiting(first)
-        standby.await_copying()
-        terms = [event["term"] for event in (*first.events("started"), *second.events("started"))]
-        since = first.reported
-        assert second.stop() == 0
-        third = first.expect("started", since=since)["term"]
-        assert sorted({*terms, third}) == [*terms, third]
-        standby.await_copying()
-    standby.end(first)
-    standby.prove()
+def start_at_once(standby: Pipeline) -> list[Run]:
+    """Start three runs; return the one that works, then those that wait."""
+    runs = [standby.start() for _ in range(3)]
+
+    def one_works() -> bool:
+        runs.sort(key=working, reverse=True)
+        return working(runs[0]) and all(map(waiting, runs[1:]))
+
+    eventually(one_works, lambda: "\n".join(["one works", *(run.tail() for run in runs)]))
+    return runs
 
 
 @pytest.mark.proof
@@ -128,34 +132,6 @@ def test_a_standby_takes_over_from_what_dies_or_hangs(
 
 
 BLOWS = [(signal.SIGKILL, False), (signal.SIGSTOP, True), (signal.SIGSTOP, False)]
-
-
-@pytest.mark.proof
-@pytest.mark.seeds(1)
-def test_of_many_that_start_at_once_one_works(
-    standby: Pipeline, topics: dict[str, int], seed: int
-) -> None:
-    with Traffic(standby.source, topics, seed):
-        runs = [standby.start() for _ in range(3)]
-        left = list(runs)
-        while left:
-            eventually(lambda: any(working(run) for run in left), "one works")
-            eventually(
-                lambda: (
-                    sum(working(run) for run in left) == 1
-                    and all(waiting(run) for run in left if not working(run))
-                ),
-                "the others wait",
-                180,
-            )
-            standby.await_copying()
-            (works,) = [run for run in left if working(run)]
-            assert all(run.running for run in left)
-            left.remove(works)
-            if left:
-                works.close()
-    standby.end(works)
-    standby.prove()
 
 
 def working(run: Run) -> bool:

@@ -22,7 +22,7 @@ from tests.support.oracle.judge import read_ledger
 from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.pipeline import Pipeline
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 _FINDINGS = 1
 
@@ -63,10 +63,12 @@ def _basis(pipeline: Pipeline, topic: str) -> set[str]:
 def test_a_target_topic_without_an_id_is_created_again(
     source: KafkaNode, old: KafkaNode, tmp_path: Path
 ) -> None:
-    topic, group = create_topic(source), unique_name("group")
+    """What one pipeline wrote to the other topic meanwhile is one span over its runs."""
+    topic, other, group = create_topic(source), create_topic(source), unique_name("group")
     produce(source, topic, [b"first"] * 100)
+    produce(source, other, [b"ours"] * 50)
     commit_offsets(source, group, {(topic, 0): 10})
-    pipeline = Pipeline(tmp_path, source, old, [topic])
+    pipeline = Pipeline(tmp_path, source, old, [topic, other])
     pipeline.catch_up()
     assert _landed(pipeline, topic) == [[topic, 0, 0, 100]]
     assert _basis(pipeline, topic) == {"exact"}
@@ -74,18 +76,24 @@ def test_a_target_topic_without_an_id_is_created_again(
 
     assert _basis(pipeline, topic) == {"unmapped"}
     produce(source, topic, [b"second"] * 10)
+    produce(source, other, [b"ours"] * 50)
     run = pipeline.catch_up(_FINDINGS)
     stopped = run.expect("stopped")["fault"]
     assert stopped["kind"] == "target-gone" and "offsets clear" in stopped["hint"]
     assert "it ends at offset 0, and this pipeline had written up to offset 100" in str(stopped)
     assert read_all(old, topic) == []
+    ((_, _, first, end),) = _landed(pipeline, other)
+    assert first == 0 and end >= 101, "a marker lies between"
 
+    produce(old, other, [b"theirs"])
+    produce(source, other, [b"ours"] * 50)
     file = pipeline.write()
     k2ktui("offsets", "set", "-f", file, f"{topic}:0:0", "--yes")
     pipeline.catch_up()
     values = [got.value for got in read_all(old, topic)]
     assert values == [b"first"] * 100 + [b"second"] * 10
     assert _basis(pipeline, topic) == {"exact"}
+    assert _landed(pipeline, other) == [[other, 0, end + 2, end + 52]]
 
 
 def test_a_topic_is_created_again_while_a_run_copies(
@@ -101,22 +109,6 @@ def test_a_topic_is_created_again_while_a_run_copies(
         run.expect("stopped", lambda event: event["fault"]["kind"] == "target-gone")
         assert run.stop() == 0
     assert read_all(old, topic) == []
-
-
-def test_what_one_pipeline_wrote_is_one_span_over_its_runs(
-    source: KafkaNode, old: KafkaNode, tmp_path: Path
-) -> None:
-    topic = create_topic(source)
-    pipeline = Pipeline(tmp_path, source, old, [topic])
-    for _ in range(2):
-        produce(source, topic, [b"ours"] * 50)
-        pipeline.catch_up()
-    ((_, _, first, end),) = _landed(pipeline, topic)
-    assert first == 0 and end >= 101, "a marker lies between"
-    produce(old, topic, [b"theirs"])
-    produce(source, topic, [b"ours"] * 50)
-    pipeline.catch_up()
-    assert _landed(pipeline, topic) == [[topic, 0, end + 2, end + 52]]
 
 
 def test_d12_cannot_say_without_ids(source: KafkaNode, old: KafkaNode, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ KEYS = (
     ("coordination.commit.syncTimeout", "wait for positions", "proof/test_faults_network.py::test_a_cluster_is_away_for_longer_than_anyone_waits"),
     ("coordination.commit.batchSize", "end of a transaction", "unit/replication/test_key_effects.py::test_laps_follow_the_file"),
     ("coordination.commit.batchTimeout", "end of a transaction", "unit/replication/test_key_effects.py::test_laps_follow_the_file"),
-    ("coordination.mode", "whether a second run fences the first one, waits, or shares its slots", "spark/ownership/test_standby.py::test_a_standby_takes_over_when_the_run_of_its_host_stops_or_is_killed"),
+    ("coordination.mode", "whether a second run fences the first one, waits, or shares its slots", "spark/ownership/test_standby.py::test_standbys_of_one_host_take_over_from_each_other"),
     ("coordination.assignment.topic", "excluded from patterns; topic of the runs that share a pipeline; may be the commit topic", "unit/replication/test_key_effects.py::test_the_assignment_topic_is_created_as_configured"),
     ("coordination.assignment.graceWindow", "silence of a run before another one takes over; no effect with `exclusive`, which is noted", "brokers/sync/test_standby.py::test_it_waits_for_a_silent_run_as_long_as_the_grace_window"),
     ("coordination.assignment.fencingMaxParallelism", "slots that a run with `shared` fences at the same time; noted otherwise", "unit/ownership/test_fencing_limit.py::test_so_many_slots_are_fenced_at_the_same_time"),
