@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -17,13 +18,6 @@ from confluent_kafka.admin import AclOperation
 from k2ktui.errors import K2kError
 from k2ktui.replication.spark import executors
 from k2ktui.runtime.node import KafkaNode
-from tests.spark.transforms.test_transform_avro import (
-    avro_pipeline,
-    is_large,
-    masked,
-    payments,
-    topic_of,
-)
 from tests.support.clusters.kafka import create_topic, eventually, produce
 from tests.support.clusters.registries import Registries
 from tests.support.clusters.secure import SecureNode
@@ -33,8 +27,6 @@ from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.pipeline import Event, Pipeline
 from tests.support.pipelines.schema_pipeline import MappingPipeline
 from tests.support.records.traffic import Traffic, mixture
-
-__all__ = ["avro_pipeline"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark-cluster.md"
 USER, PASSWORD = "copier", "copier-3cr3t"
@@ -92,38 +84,30 @@ def test_a_copy_on_a_cluster(
 
 
 @pytest.mark.slow
-def test_a_transform_on_a_cluster(
+def test_transforms_on_a_cluster(
     cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """Executors have pandas and PyArrow, too; several records of one, and dead letters."""
+    """Several records of one, and dead letters; an Avro schema whose file only the driver has."""
     pytest.importorskip("pyarrow")
-    from tests.proof.test_transform_faults import ExplodingPipeline
+    from tests.proof.test_transform_faults import EXPLODED, ExplodingPipeline
+    from tests.spark.transforms.test_transform_avro import PAYMENT, RULE, is_large, masked, payments
 
-    python = bare_python(tmp_path / "python", [*packages(), "pandas", "pyarrow"])
-    topic = create_topic(source, partitions=4)
-    produce(source, topic, mixture(3, 3000, 4))
-    pipe = ExplodingPipeline(tmp_path, source, target, [topic], settings(cluster, python))
-
-    pipe.catch_up()
-
-    proof = pipe.prove(1000)
-    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
-
-
-@pytest.mark.slow
-def test_avro_on_a_cluster(cluster: SparkCluster, avro_pipeline: Pipeline, tmp_path: Path) -> None:
-    """The file of the schema is only where the driver is."""
     python = bare_python(tmp_path / "python", [*packages(), "pandas", "pyarrow", "fastavro"])
-    pipe, topic = avro_pipeline, topic_of(avro_pipeline)
-    pipe.settings = {**pipe.settings, **settings(cluster, python)}
-    produce(pipe.source, topic, payments(200))
+    exploded, avro = (create_topic(source, partitions=count) for count in (4, 2))
+    produce(source, exploded, mixture(3, 3000, 4))
+    produce(source, avro, payments(200))
+    (tmp_path / "payment.avsc").write_text(json.dumps(PAYMENT))
+    rules = [{**EXPLODED, "topics": exploded}, {**RULE, "topics": avro}]
+    pipe = ExplodingPipeline(tmp_path, source, target, [exploded, avro])
+    pipe.settings = {**settings(cluster, python), "replication.transform": rules}
 
     pipe.catch_up()
 
-    proof = prove(
-        pipe.source, pipe.target, pipe.name, Expected(topic, value=masked, copied=is_large)
-    )
-    assert {proof.position(topic, p)["slot"] for p in range(2)} == {0, 1}
+    proof = prove(source, target, pipe.name, Expected(avro, value=masked, copied=is_large))
+    assert {proof.position(avro, p)["slot"] for p in range(2)} == {0, 1}
+    pipe.topics = [exploded]
+    proof = pipe.prove(1000)
+    assert {proof.position(exploded, p)["slot"] for p in range(4)} == {0, 1}
 
 
 @pytest.mark.slow
@@ -138,12 +122,11 @@ def test_schema_mapping_on_a_cluster(
     python = bare_python(tmp_path / "python", [*packages(), "confluent-kafka[schemaregistry]"])
     topic = create_topic(source, partitions=4)
     pipe = MappingPipeline(tmp_path, source, target, registries, [topic], settings(cluster, python))
-    with Traffic(source, {topic: 4}, 5, prefixes=pipe.prefixes), pipe.start() as run:
-        run.expect("firstrecord")
-        pipe.await_copying()
-        assert run.stop() == 0
-
-    pipe.catch_up()
+    with pipe.start() as run:
+        with Traffic(source, {topic: 4}, 5, prefixes=pipe.prefixes):
+            run.expect("firstrecord")
+            pipe.await_copying()
+        pipe.end(run)
 
     proof = pipe.prove(100)
     assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
@@ -163,71 +146,55 @@ def test_executors_that_are_killed(
     topic = create_topic(source, partitions=4)
     pipe = Pipeline(tmp_path, source, target, [topic])
     pipe.settings = settings(cluster, python, pipe.steps_on_executors)
-    with Traffic(source, {topic: 4}, seed=7), pipe.start() as run:
-        run.expect("firstrecord")
-        for step in ("sent", "before-commit", "after-commit"):
-            eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-            reported = run.reported
-            # A task that stands still is one that runs: between two laps a loss is not reported.
-            pipe.arm(step, signal.SIGSTOP)
-            pipe.await_hit(step)
-            executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
-            executor.kill()
-            run.expect("note", is_loss_note, since=reported)
-            with contextlib.suppress(psutil.NoSuchProcess):
-                worker.resume()  # its slot has been fenced: whatever it still does is for nothing
-            reported = run.reported
-            run.expect("progress", lambda e: e["records"], since=reported)
-        run.stop()
-    pipe.catch_up()
+    with pipe.start() as run:
+        with Traffic(source, {topic: 4}, seed=7):
+            run.expect("firstrecord")
+            for step in ("sent", "before-commit", "after-commit"):
+                eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
+                reported = run.reported
+                # A task that stands still runs: between two laps a loss is not reported.
+                pipe.arm(step, signal.SIGSTOP)
+                pipe.await_hit(step)
+                executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
+                executor.kill()
+                run.expect("note", is_loss_note, since=reported)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.resume()  # its slot has been fenced: what it still does is for nothing
+                reported = run.reported
+                run.expect("progress", lambda e: e["records"], since=reported)
+        pipe.end(run)
     proof = prove(source, target, pipe.name, topic)
     assert proof.records > 100
 
 
 @pytest.mark.slow
-def test_executors_without_a_dependency(
-    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
+def test_starts_that_cannot_be_on_a_cluster(
+    cluster: SparkCluster, python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    lacking = bare_python(tmp_path / "python", [p for p in packages() if p != "crc32c"])
-    topic = create_topic(source)
-    pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, lacking))
+    """Executors without a package, without Python; a master with another secret.
 
-    run = pipe.catch_up(code=1)
-
-    said = run.err.read_text()
-    assert "executors cannot run tasks: No module named 'crc32c'" in said
-    assert "docs/spark-cluster.md" in said
-    assert run.events("started") == []
-
-
-@pytest.mark.slow
-def test_executors_without_python(
-    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
-) -> None:
-    topic = create_topic(source)
-    nowhere = settings(cluster, tmp_path / "no" / "python")
-    run = Pipeline(tmp_path, source, target, [topic], nowhere).catch_up(code=1)
-    said = run.err.read_text()
-    assert "executors cannot run tasks: " in said and "no/python" in said
-
-
-@pytest.mark.slow
-def test_a_master_with_another_secret(
-    cluster: SparkCluster,
-    python: Path,
-    source: KafkaNode,
-    target: KafkaNode,
-    tmp_path: Path,
-) -> None:
-    """It accepts connections: only Spark's session finds that it does not take the application."""
+    That master accepts connections: after a minute, Spark's session finds that it does not take the
+    application.
+    """
     topic = create_topic(source)
     wrong = settings(cluster, python, {"spark.authenticate.secret": "another"})
-    pipe = Pipeline(tmp_path, source, target, [topic], wrong)
-    pipe.mode = "shared"
+    unknown = Pipeline(tmp_path, source, target, [topic], wrong)
+    unknown.mode = "shared"
+    with unknown.start("--until-caught-up") as waits:
+        lacking = bare_python(tmp_path / "python", [p for p in packages() if p != "crc32c"])
+        run = Pipeline(tmp_path, source, target, [topic], settings(cluster, lacking)).catch_up(1)
+        said = run.err.read_text()
+        assert "executors cannot run tasks: No module named 'crc32c'" in said
+        assert "docs/spark-cluster.md" in said
+        assert run.events("started") == []
 
-    run = pipe.catch_up(code=3)
+        nowhere = settings(cluster, tmp_path / "no" / "python")
+        run = Pipeline(tmp_path, source, target, [topic], nowhere).catch_up(1)
+        said = run.err.read_text()
+        assert "executors cannot run tasks: " in said and "no/python" in said
 
-    said = run.err.read_text()
+        assert waits.wait() == 3, waits.tail()
+    said = waits.err.read_text()
     assert "did not accept the application: All masters are unresponsive" in said
     assert "spark.authenticate, its secret" in said and "Nothing was written." in said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ __all__ = ["python"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # Long enough that whatever happens to a worker happens in the middle of a lap.
-LAP = {"spark.lap": "20 seconds"}
+LAP = {"spark.lap": "12 seconds"}
 WAITING = "its lap waits for a free core of Spark"
 DECOMMISSIONED = {"spark.decommission.enabled": "true"}
 
@@ -42,65 +43,71 @@ def await_all_partitions(target: KafkaNode, topic: str, run: Run) -> None:
 
 
 def await_both(cluster: SparkCluster) -> list[psutil.Process]:
-    """Return the workers, of which each has an executor."""
-    eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-    return cluster.workers()
+    """Return the two workers that have executors."""
+
+    working: list[psutil.Process] = []
+
+    def both() -> bool:
+        working[:] = [worker for worker in cluster.workers() if executors_of(worker)]
+        return len(working) == 2
+
+    eventually(both, "both executors are there")
+    return working
 
 
-@pytest.mark.parametrize("in_time", [True, False], ids=["lap ends", "killed before"])
-def test_a_worker_that_is_decommissioned(
-    python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path, in_time: bool
+def test_workers_that_are_decommissioned_and_killed(
+    python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """It takes no other lap; the copy goes on where there is room, nothing is lost or doubled.
+    """The copy goes on where there is room, or waits for it; nothing is lost or doubled.
 
-    Spark repeats a task that such a worker did not end in time, however often it may fail.
+    A decommissioned worker takes no other lap. Spark repeats a task that such a worker did not end
+    in time, however often it may fail.
     """
     topic = create_topic(source, partitions=4)
     with SparkCluster(tmp_path / "spark", config=DECOMMISSIONED) as cluster:
         pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, python) | LAP)
-        with Traffic(source, {topic: 4}, seed=11), pipe.start() as run:
-            run.expect("firstrecord")
-            leaving, staying = await_both(cluster)
-            await_progress(run)
-            reported = run.reported
-            (executor,) = executors_of(leaving)
-            leaving.send_signal(signal.SIGPWR)
-            cluster.await_decommissioning()
-            if not in_time:
-                executor.kill()
-                run.expect("note", is_loss_note, since=reported)
-            eventually(lambda: not executors_of(leaving), "its executor has ended", 120.0)
-            await_progress(run)
-            await_all_partitions(target, topic, run)
-            assert executors_of(staying) and not executors_of(leaving)
-            assert in_time != any(map(is_loss_note, run.events("note"))), run.tail()
-            assert run.stop() == 0
-        pipe.catch_up()
+        with pipe.start() as run:
+            with Traffic(source, {topic: 4}, seed=11):
+                run.expect("firstrecord")
+                for times, in_time in enumerate((True, False), start=1):
+                    decommission(cluster, run, times, in_time)
+                    await_progress(run)
+                    await_all_partitions(target, topic, run)
+                    cluster.add_worker()
+                kill_both(cluster, run, lambda: await_all_partitions(target, topic, run))
+                cluster.add_worker()
+                await_progress(run)
+                await_all_partitions(target, topic, run)
+            pipe.end(run)
     assert prove(source, target, pipe.name, topic).records > 100
 
 
-def test_workers_that_are_killed(
-    python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
-) -> None:
-    """With one worker the copy goes on; with none it waits until there is another."""
-    topic = create_topic(source, partitions=4)
-    with SparkCluster(tmp_path / "spark") as cluster:
-        pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, python) | LAP)
-        with Traffic(source, {topic: 4}, seed=13), pipe.start() as run:
-            run.expect("firstrecord")
-            first, second = await_both(cluster)
-            await_progress(run)
-            reported = run.reported
-            first.kill()
-            run.expect("note", is_loss_note, since=reported)
-            await_progress(run)
-            await_all_partitions(target, topic, run)
-            reported = run.reported
-            second.kill()
-            run.expect("note", lambda note: WAITING in note["text"], since=reported)
-            cluster.add_worker()
-            await_progress(run)
-            await_all_partitions(target, topic, run)
-            assert run.stop() == 0
-        pipe.catch_up()
-    assert prove(source, target, pipe.name, topic).records > 100
+def decommission(cluster: SparkCluster, run: Run, times: int, in_time: bool) -> None:
+    """Decommission a worker, for the nth time; its lap ends, or its executor is killed."""
+    leaving, staying = await_both(cluster)
+    await_progress(run)
+    reported = run.reported
+    (executor,) = executors_of(leaving)
+    leaving.send_signal(signal.SIGPWR)
+    cluster.await_decommissioning(times)
+    if not in_time:
+        executor.kill()
+        run.expect("note", is_loss_note, since=reported)
+    eventually(lambda: not executors_of(leaving), "its executor has ended", 120.0)
+    assert executors_of(staying)
+    notes = [event for event in run.events()[reported:] if event["event"] == "note"]
+    assert any(map(is_loss_note, notes)) != in_time, run.tail()
+
+
+def kill_both(cluster: SparkCluster, run: Run, await_copying: Callable[[], None]) -> None:
+    """Kill one worker, with which the copy goes on, then the other one, without which it waits."""
+    first, second = await_both(cluster)
+    await_progress(run)
+    reported = run.reported
+    first.kill()
+    run.expect("note", is_loss_note, since=reported)
+    await_progress(run)
+    await_copying()
+    reported = run.reported
+    second.kill()
+    run.expect("note", lambda note: WAITING in note["text"], since=reported)

@@ -77,9 +77,9 @@ class SparkCluster:
         """Return the workers' Java processes that have not ended."""
         return [psutil.Process(p.pid) for p in self._processes[1:] if p.poll() is None]
 
-    def await_decommissioning(self) -> None:
-        """Wait until the master knows of a worker that it is decommissioned."""
-        _await_line(self._processes[0], "Decommissioning worker")
+    def await_decommissioning(self, times: int = 1) -> None:
+        """Wait until the master knows of so many workers that they are decommissioned."""
+        _await_line(self._processes[0], "Decommissioning worker", times)
 
     def suspended(self) -> tuple[psutil.Process, psutil.Process] | None:
         """Return an executor of which a Python worker is suspended, and that worker."""
@@ -165,11 +165,11 @@ class SparkCluster:
         return process
 
 
-def _await_line(process: child_process.ChildProcess, words: str) -> None:
+def _await_line(process: child_process.ChildProcess, words: str, times: int = 1) -> None:
     def said() -> bool:
         text = process.log_path.read_text(errors="replace")
         assert process.poll() is None, f"ended with {process.poll()}:\n{text[-2000:]}"
-        return words in text
+        return text.count(words) >= times
 
     eventually(said, f"{process.log_path.name}: {words}", _START_S)
 
