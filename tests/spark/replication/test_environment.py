@@ -15,7 +15,6 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import create_topic, produce
 from tests.support.pipelines.environment import (
-    DIRECTORIES,
     FILES,
     REFUSED,
     TOGETHER,
@@ -29,6 +28,8 @@ pytestmark = pytest.mark.slow
 
 K2KTUI = [sys.executable, "-P", "-m", "k2ktui"]
 ROOT = Path(__file__).parents[3]
+# As an installed program is, k2ktui is found without the working directory.
+INSTALLED = {"PYTHONPATH": str(ROOT)}
 RECORDS = 50
 
 
@@ -37,6 +38,11 @@ def pipe(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Pipeline:
     topic = create_topic(source, partitions=2)
     produce(source, topic, [b"v"] * RECORDS)
     return Pipeline(tmp_path, source, target, [topic])
+
+
+def shell(command: str) -> tuple[str, ...]:
+    """Return the words with which a shell runs a command before the program."""
+    return ("bash", "-c", f'{command}; exec "$@"', "bash")
 
 
 def start(
@@ -68,6 +74,7 @@ def start(
 def test_a_run_copies_whatever_is_exported(
     pipe: Pipeline, tmp_path: Path, cases: tuple[Case, ...]
 ) -> None:
+    """The one without a PYTHONPATH of its own also runs in a directory that was deleted."""
     (tmp_path / "two words").mkdir()
     (tmp_path / "startup.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "conf").mkdir()
@@ -76,8 +83,15 @@ def test_a_run_copies_whatever_is_exported(
         (tmp_path / "other" / package).mkdir(parents=True)
         module = tmp_path / "other" / package / "__init__.py"
         module.write_text("raise ImportError('of another Spark')\n")
+    variables = variables_of(cases, tmp_path)
+    before: tuple[str, ...] = ()
+    place = None
+    if "PYTHONPATH" not in variables:
+        variables |= INSTALLED
+        before, place = shell('rmdir "$PWD"'), tmp_path / "place"
+        place.mkdir()
 
-    printed = start(pipe, variables_of(cases, tmp_path))
+    printed = start(pipe, variables, *before, directory=place)
 
     assert pipe.prove(RECORDS)
     notes = printed.partition("not used: ")[2].partition(";")[0]
@@ -85,8 +99,13 @@ def test_a_run_copies_whatever_is_exported(
         assert name in notes, printed
 
 
-def test_a_run_in_its_own_environment_has_no_note(pipe: Pipeline) -> None:
-    assert "not used" not in start(pipe, {"PYSPARK_PYTHON": sys.executable})
+def test_a_run_in_its_own_environment_has_no_note(pipe: Pipeline, tmp_path: Path) -> None:
+    """A low soft limit of open files is raised; modules of the working directory are not used."""
+    for name in ("random", "queue", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(1)\n")
+    variables = {"PYSPARK_PYTHON": sys.executable, **INSTALLED}
+    printed = start(pipe, variables, *shell("ulimit -S -n 256"), directory=tmp_path)
+    assert "not used" not in printed
     assert pipe.prove(RECORDS)
 
 
@@ -98,25 +117,7 @@ def test_a_start_that_cannot_be_names_the_variable(
 
 
 def test_a_limit_of_open_files_is_named(pipe: Pipeline) -> None:
-    limited = ("bash", "-c", 'ulimit -n 256; exec "$@"', "bash")
-    assert FILES.message in start(pipe, {}, *limited, code=FILES.code)
-    start(pipe, {}, "bash", "-c", 'ulimit -S -n 256; exec "$@"', "bash")
-    assert pipe.prove(RECORDS)
-
-
-@pytest.mark.parametrize("case", DIRECTORIES, ids=["deleted", "modules"])
-def test_a_run_in_any_directory(pipe: Pipeline, tmp_path: Path, case: Case) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    before: tuple[str, ...] = ()
-    if case is DIRECTORIES[0]:
-        before = ("bash", "-c", 'rmdir "$PWD"; exec "$@"', "bash")
-    else:
-        for name in ("random", "queue", "socket"):
-            (place / f"{name}.py").write_text("raise SystemExit(1)\n")
-    # As an installed program is, k2ktui is found without the working directory.
-    start(pipe, {"PYTHONPATH": str(ROOT)}, *before, directory=place)
-    assert pipe.prove(RECORDS)
+    assert FILES.message in start(pipe, {}, *shell("ulimit -n 256"), code=FILES.code)
 
 
 def test_workers_that_cannot_start_end_the_start(pipe: Pipeline, tmp_path: Path) -> None:
@@ -132,6 +133,3 @@ def test_workers_that_cannot_start_end_the_start(pipe: Pipeline, tmp_path: Path)
     assert f"Set spark.pyspark.python, which is {python}" in printed
     pipe.mode = "shared"
     assert WRONG_PYTHON.message in start(pipe, {}, code=WRONG_PYTHON.code)
-    pipe.settings = {}
-    start(pipe, {})
-    assert pipe.prove(RECORDS)

@@ -23,7 +23,7 @@ from tests.support.oracle.group_offsets import commit_offsets, committed
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.pipelines.sync import running_sync
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FIRST, SECOND = "first-3cr3t", "second-3cr3t"
 GOES_ON_S = 120.0
@@ -41,8 +41,8 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     target.close()
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "shared"])
-def test_a_run_goes_on(sites: Sites, tmp_path: Path, mode: str) -> None:
+@pytest.mark.rotate("mode", ["exclusive", "shared"])
+def test_a_run_and_a_sync_application_go_on(sites: Sites, tmp_path: Path, mode: str) -> None:
     source, target = sites
     store = source.issue(source.old, tmp_path / "client.pem")
     secret = tmp_path / "password"
@@ -86,13 +86,11 @@ def test_a_run_goes_on(sites: Sites, tmp_path: Path, mode: str) -> None:
             before = committed(target.node, group).get((topic, 0), 0)
             commit_offsets(source.node, group, {(topic, 0): len(written) // 2})
             said = lambda: f"{what}: the group is moved\n{messages.read_text()}"  # noqa: E731
-            if mode == "exclusive":
-                eventually(lambda: is_moved(before), said, GOES_ON_S)
+            eventually(lambda: is_moved(before), said, GOES_ON_S)
 
         write()
         eventually(copied, lambda: f"the start\n{run.tail()}", GOES_ON_S)
-        if mode == "exclusive":
-            stack.enter_context(running_sync(tmp_path / f"{pipeline.name}.yaml", messages))
+        stack.enter_context(running_sync(tmp_path / f"{pipeline.name}.yaml", messages))
         goes_on("the start of sync")
         source.issue(source.new, store)
         source.trust_only_new()
