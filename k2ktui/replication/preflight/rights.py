@@ -38,6 +38,7 @@ from k2ktui.replication.preflight.checks import (
     first_names,
     passed_check,
     unknown_check,
+    warning_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.spark.settings import local_cores
@@ -166,37 +167,69 @@ def transactional_ids(config: PipelineConfig) -> list[str]:
     Where the number of slots is only known once Spark runs, these are the ids of the first.
     """
     group = config.coordination.commit.group
-    slots = config.slots or local_cores(config.spark.master) or 1
-    slots = min(slots, config.coordination.most_slots, _SLOTS_ASKED)
+    slots = min(_slots(config), _SLOTS_ASKED)
     if config.coordination.mode != "shared":
         return [transactional_id(group, slot) for slot in (DRIVER, STATE, *range(slots))]
-    owners = [group, *(f"{group}.slot-{slot}" for slot in range(slots))]
+    owners = [group, *(_slot_group(group, slot) for slot in range(slots))]
     return [
         transactional_id(owner, slot) for owner in owners for slot in (DRIVER, STATE, _FIRST_SLOT)
     ]
 
 
+def spare_id(config: PipelineConfig) -> str:
+    """Return the id that a slot continues with while its last transaction cannot end.
+
+    It is one of many where runs share the pipeline: each slot has its own.
+    """
+    group = config.coordination.commit.group
+    if config.coordination.mode == "shared":
+        return transactional_id(_slot_group(group, _FIRST_SLOT), _FIRST_SLOT + 1)
+    return transactional_id(group, _slots(config))
+
+
+def _slots(config: PipelineConfig) -> int:
+    slots = config.slots or local_cores(config.spark.master) or 1
+    return min(slots, config.coordination.most_slots)
+
+
+def _slot_group(group: str, slot: int) -> str:
+    return f"{group}.slot-{slot}"
+
+
 def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
     name = "target transactional ids"
-    group, ids = config.coordination.commit.group, transactional_ids(config)
+    ids, spare = transactional_ids(config), spare_id(config)
     off = "features.exactlyOnce: disabled"
     try:
         if reason := why_impossible(target.cluster, TRANSACTIONS):
             hint = f"{how_to_allow(TRANSACTIONS)} (or set {off})."
             return failed_check(name, f"{reason}: no transaction can begin", hint, fatal=True)
-        refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
+        may_use = target.probes["producer"].may_use_transactional_id
+        refused = [i for i in ids if may_use(i)]
+        has_no_spare = not refused and bool(may_use(spare))
     except K2kError as error:
         return unknown_check(name, error.message)
     except NotDisclosed as undisclosed:
         missing = target.probes["producer"].run(lambda wire: describe_missing(wire, TRANSACTIONS))
         return unknown_check(name, "; ".join(filter(None, (str(undisclosed), missing))))
+    prefix = f"{config.coordination.commit.group}."
+    grant = _grant(target, "Write", "transactional-id", [prefix])
+    hint = f"{grant} --resource-pattern-type prefixed"
+    if has_no_spare:
+        return warning_check(
+            name,
+            f"the producer may not use {safe_text(spare)}, a spare: while a transaction cannot "
+            "end, all partitions of its slot wait",
+            f"{hint} (or name the spare of each slot).",
+        )
     if not refused:
-        return passed_check(name, f"Write on {first_names(ids)}")
-    grant = _grant(target, "Write", "transactional-id", [f"{group}."])
+        some = f" (of {_slots(config)} slots, the first {_SLOTS_ASKED})"
+        more = some if _slots(config) > _SLOTS_ASKED else ""
+        return passed_check(name, f"Write on {first_names(ids)}{more}")
     return failed_check(
         name,
         f"the producer may not use {first_names(refused)}",
-        f"{grant} --resource-pattern-type prefixed (or set {off})",
+        f"{hint} (or set {off})",
         fatal=True,
     )
 

@@ -234,6 +234,10 @@ def test_literal_transactional_ids_are_those_of_the_mode(
     assert check.outcome is CheckOutcome.FAIL and check.fatal
     assert check.detail == f"the producer may not use {ids[-1]}"
     allow(ids[-1])
+    spare = f"{group}.slot-0.1" if mode == "shared" else f"{group}.2"
+    check = named(run_checks(config), "target transactional ids")
+    assert check.outcome is CheckOutcome.WARN and f"may not use {spare}, a spare" in check.detail
+    allow(spare)
     check = named(run_checks(config), "target transactional ids")
     assert check.outcome is CheckOutcome.PASS, check
 
