@@ -217,18 +217,30 @@ def test_a_hook_of_which_the_end_is_not_known_is_asked_about(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["hook-begun", "hook-ended"])
 def test_killed_beside_a_hook_it_is_asked_about_and_not_repeated(
-    tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode], step: str
+    tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode]
 ) -> None:
-    pair = pair_with(tmp_path, nodes, hook("before", "drain", sh("echo >> runs")))
-    arguments = ("drill", "planned", "-f", str(pair.file), *QUICKLY, "--yes-to", "all")
-    kill_at(f"drill-{step}", tmp_path / "crash", *arguments)
-    ran = step == "hook-ended"
-    assert (tmp_path / "runs").exists() is ran
+    """Before a hook begins, and after another one has ended."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    hooks = (
+        hook("before", "drain", sh("echo >> first")),
+        hook("after", "apply", sh("echo >> second")),
+    )
+    pair = pair_with(tmp_path, nodes, *hooks)
+    arguments = "-f", pair.file, "--yes-to", "all"
+    begin = "drill", "planned", *QUICKLY
+    kill_at("drill-hook-begun", tmp_path / "crash", *begin, *arguments)
+    assert not first.exists()
+    refuses = frozenset({DrillPhase.APPLY})
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        resume(pair, Answers(refuses, answers=[True], is_person=True))
+    assert not first.exists(), "the operator has said that its work is done"
+    (drill,) = pair.drills()
+    kill_at("drill-hook-ended", tmp_path / "crash", "drill", "resume", drill.id, *arguments)
+    assert second.read_text() == "\n"
     drill = resume(pair, Answers(answers=[True], is_person=True))
     assert drill.status is DrillStatus.DONE
-    assert (tmp_path / "runs").exists() is ran
+    assert second.read_text() == "\n" and not first.exists()
 
 
 @pytest.mark.slow

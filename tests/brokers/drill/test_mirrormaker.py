@@ -27,7 +27,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.clusters.mirrormaker import MirrorMaker, values_from, write_with_marker
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Yes
+from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Yes
 from tests.support.oracle.group_offsets import commit_offsets, committed
 
 pytestmark = pytest.mark.slow
@@ -35,6 +35,7 @@ PATIENCE = 200.0
 RECORDS = 400
 # Of the checks, none that fails is accepted.
 STRICT = replace(QUICK, accepted=())
+COPIES = "MirrorMaker 2 still copies: its workers' group"
 
 
 @dataclass
@@ -120,9 +121,12 @@ class MirrorSite:
         return resume_drill(self.flow, drill_id, [str(self.mirror.file)], MAY, operator or Yes())
 
 
-@pytest.fixture
-def site(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[MirrorSite]:
-    made = MirrorSite(source, target, tmp_path)
+@pytest.fixture(scope="module")
+def site(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MirrorSite]:
+    """It is rehearsed first, then switched over."""
+    made = MirrorSite(*clusters, tmp_path_factory.mktemp("mirror"))
     try:
         yield made
     finally:
@@ -194,9 +198,11 @@ class Stops(Yes):
 
 def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> None:
     unread = site.all_unread()
-    with pytest.raises(TimedOut, match="MirrorMaker 2 still copies: its workers' group"):
-        site.start(DrillKind.PLANNED, replace(STRICT, wait_s=20.0))
-    (drill,) = list_drills(site.flow)
+    with pytest.raises(Left):
+        site.start(
+            DrillKind.PLANNED, STRICT, Leaves(phase=DrillPhase.FENCE_REPLICATOR, text=COPIES)
+        )
+    (drill,) = (drill for drill in list_drills(site.flow) if drill.kind is DrillKind.PLANNED)
     assert drill.record(DrillPhase.VERIFY).status is PhaseStatus.DONE
     refuses = Stops(site.mirror, DrillPhase.OPEN_TARGET)
     with pytest.raises(Refused, match="not confirmed"):
@@ -227,7 +233,7 @@ def test_groups_move_exactly_when_the_source_is_lost(
         unread = site.all_unread()
         lost.kill()
         with pytest.raises(TimedOut, match="MirrorMaker 2 still copies"):
-            site.start(DrillKind.DISASTER, replace(STRICT, wait_s=20.0))
+            site.start(DrillKind.DISASTER, replace(STRICT, wait_s=5.0))
         (drill,) = list_drills(site.flow)
         site.mirror.kill()
         # Its workers' group loses a member that was killed after a session time-out.

@@ -96,7 +96,7 @@ def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(
 def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> None:
     at = source_cluster(pair.flow.config)
     before = producer_quotas(at)
-    drill_id = kill_through(pair, TO_THE_TARGET[:-1], "--yes-to", "all")
+    drill_id = kill_through(pair, TO_THE_TARGET[-2:-1], "--yes-to", "all")
     for step in ("restore-epochs", "restore-offsets", "apply-undone", "restore-quotas"):
         kill_at(
             f"drill-{step}", pair.directory / "crash", "drill", "abort", drill_id, "-f", pair.file

@@ -29,7 +29,7 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
 )
 from k2ktui.engine.drill.topics import TOPICS_STEP
-from k2ktui.errors import ConfigError, Refused, TimedOut
+from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.admin.acls import allow_writes, read_acls
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
@@ -43,7 +43,17 @@ from tests.support.clusters.kafka import TIMEOUT, Out, admin, client, eventually
 from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.hooks import hook, sh
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, keep_commits, kill_at
+from tests.support.drill.runs import (
+    MAY,
+    QUICK,
+    Leaves,
+    Left,
+    Pair,
+    Yes,
+    check_of,
+    keep_commits,
+    kill_at,
+)
 from tests.support.oracle.group_offsets import commit_offsets
 
 
@@ -123,7 +133,7 @@ def test_a_rehearsal_tries_only_the_chosen_topics(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-def test_two_topics_of_four_move_and_the_pipeline_stays(pair: Pair) -> None:
+def test_topics_move_two_by_two_and_are_released_one_by_one(pair: Pair, target: KafkaNode) -> None:
     billing, search = pair.groups
     operator = Yes()
     drill = move(pair, "ab", operator)
@@ -165,7 +175,17 @@ def test_two_topics_of_four_move_and_the_pipeline_stays(pair: Pair) -> None:
     with pytest.raises(Refused, match="2 topics of the pipeline moved already"):
         pair.start(DrillKind.PLANNED)
 
-    last = move(pair, "cd")
+    # A group that runs on the target is waited for.
+    waits = f"1 group with members on the target: {billing}"
+    with reading(pair, target, billing, "a"):
+        operator = Leaves(phase=DrillPhase.APPLY, text=waits)
+        with pytest.raises(Left):
+            move(pair, "cd", operator)
+        said = dict(operator.asked)[TOPICS_STEP]
+        assert f"Groups that run on the target already: {billing}: stop them there" in said
+    last = next(drill for drill in pair.drills() if not drill.is_over)
+    last = resume_drill(pair.flow, last.id, [str(pair.file)], MAY, Yes())
+    assert last.status is DrillStatus.DONE, last
     for number, group in enumerate(pair.groups):
         assert pair.target_offsets(group) == expected(pair, number, "abcd")
     assert last.figures.topics_left == 0
@@ -173,6 +193,32 @@ def test_two_topics_of_four_move_and_the_pipeline_stays(pair: Pair) -> None:
     assert "every topic of the pipeline has moved: it can be retired" in said
     listed = k2ktui_json("drill", "list", "-f", pair.file)["drills"]
     assert [len(row["topics"]) for row in listed] == [2, 2]
+    release_one_by_one(pair, drill.id, {"c": last.id, "d": last.id})
+    assert move(pair, "ab").status is DrillStatus.DONE, "they were copied again"
+
+
+def release_one_by_one(pair: Pair, drill_id: str, others: dict[str, str]) -> None:
+    """Release the first two topics, which a drill has moved; other drills have moved others."""
+    arguments = "drill", "release", "-f", pair.file
+    assert "is required, and not both" in k2ktui(*arguments, code=2).stderr
+    none = k2ktui(*arguments, "--topics", "no-such-topic", "--yes", code=2).stderr
+    assert "no moved topic matches" in none
+    released = k2ktui_json(*arguments, "--topics", pair.topics[0], "--yes")
+    assert (released["topics"], released["drills"]) == ([pair.topics[0]], [drill_id])
+    assert moved(pair) == {"b": drill_id} | others
+
+    def change() -> Change:
+        (drill,) = [drill for drill in pair.drills() if drill.id == drill_id]
+        (found,) = [c for c in drill.changes if c.kind is ChangeKind.MOVED_TOPICS]
+        return found
+
+    assert change().status is ChangeStatus.MADE
+    said = k2ktui(*arguments, "--topics", pair.topics[1], "--yes").stderr
+    assert f"moved by drill {drill_id}" in said and "copies" in said
+    assert moved(pair) == others
+    assert change().status is ChangeStatus.UNDONE
+    k2ktui("drill", "report", drill_id, "-f", pair.file, "--verify")
+    assert "copied again" in k2ktui("drill", "report", drill_id, "-f", pair.file).stdout
 
 
 @pytest.mark.slow
@@ -192,22 +238,6 @@ def test_what_is_chosen_is_refused_before_anything_begins(pair: Pair) -> None:
     assert [topic[-1] for topic in shown["topics"]] == ["a", "b"]
     assert "move-topics" in {row["phase"] for row in shown["phases"]}
     assert pair.drills() == []
-
-
-@pytest.mark.slow
-def test_members_may_go_on_with_other_topics_of_the_source(pair: Pair, source: KafkaNode) -> None:
-    billing, search = pair.groups
-    with reading(pair, source, billing, "cd"):
-        with reading(pair, source, search, "bc"):
-            operator = Yes()
-            with pytest.raises(TimedOut, match=f"1 group on these topics: {search}"):
-                move(pair, "ab", operator, wait_s=10.0)
-        (drill,) = pair.drills()
-        done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
-        assert done.status is DrillStatus.DONE, done
-        live = done.record(DrillPhase.STOP_CONSUMERS).live
-        assert live.startswith("no member of 2 groups reads these topics"), live
-    assert pair.target_offsets(billing) == expected(pair, 0, "ab")
 
 
 @contextmanager
@@ -235,22 +265,31 @@ def reading_unseen(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_person_says_that_members_have_left_whose_topics_are_not_known(
-    pair: Pair, source: KafkaNode
-) -> None:
+def test_members_may_go_on_with_other_topics_of_the_source(pair: Pair, source: KafkaNode) -> None:
+    """Where brokers do not say what a member reads, a person does."""
     billing, search = pair.groups
-    with reading_unseen(source, search, pair.topics[2]):
-        with pytest.raises(Refused, match="a person must say that these groups have left") as no:
-            move(pair, "ab")
-        assert search in no.value.message and billing not in no.value.message
+    with reading(pair, source, billing, "cd"):
+        with reading(pair, source, search, "bc"):
+            text = f"1 group on these topics: {search}"
+            with pytest.raises(Left):
+                move(pair, "ab", Leaves(phase=DrillPhase.STOP_CONSUMERS, text=text))
         (drill,) = pair.drills()
-        assert drill.record(DrillPhase.STOP_CONSUMERS).status is not PhaseStatus.DONE
-        person = Yes(is_person=True)
-        done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, person)
-        assert done.status is DrillStatus.DONE, done
+        with reading_unseen(source, search, pair.topics[2]):
+            who = "a person must say that these groups have left"
+            with pytest.raises(Refused, match=who) as no:
+                resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+            assert search in no.value.message and billing not in no.value.message
+            (drill,) = pair.drills()
+            assert drill.record(DrillPhase.STOP_CONSUMERS).status is not PhaseStatus.DONE
+            person = Yes(is_person=True)
+            done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, person)
+            assert done.status is DrillStatus.DONE, done
     (lines,) = (lines for lines in person.shown_lines if "Brokers do not say" in lines[0])
     assert f"  {search}" in lines and f"  {billing}" not in lines
-    assert f"by the operator's word: {search}" in done.record(DrillPhase.STOP_CONSUMERS).live
+    live = done.record(DrillPhase.STOP_CONSUMERS).live
+    assert live.startswith("no member of 2 groups reads these topics"), live
+    assert f"by the operator's word: {search}" in live
+    assert pair.target_offsets(billing) == expected(pair, 0, "ab")
 
 
 def try_to_write(secure: SecureNode, topic: str) -> KafkaError | None:
@@ -320,9 +359,14 @@ def test_access_rules_keep_producers_from_these_topics_only(
 
 
 @pytest.mark.slow
-def test_hooks_get_the_topics(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> None:
-    said = tmp_path / "topics"
-    script = sh(f"env | grep ^K2KTUI_DRILL_TOPICS= > {said}; true")
+def test_hooks_get_the_topics_also_in_a_private_file(
+    tmp_path: Path, source: KafkaNode, target: KafkaNode
+) -> None:
+    said, file = tmp_path / "topics", '"$K2KTUI_DRILL_TOPICS_FILE"'
+    script = sh(
+        f"env | grep ^K2KTUI_DRILL_TOPICS= > {said}; "
+        f"test -z {file} || {{ cat {file} > got; stat -c '%a %n' {file} >> got; }}"
+    )
     hooks = {"drill": {"hooks": [hook("before", "stop-consumers", script)]}}
     pair = Pair(tmp_path, source, target, hooks, letters="abc", read=("abc", "ab"))
     variable = f"K2KTUI_DRILL_TOPICS={','.join(pair.topics[:2])}\n"
@@ -333,18 +377,6 @@ def test_hooks_get_the_topics(tmp_path: Path, source: KafkaNode, target: KafkaNo
         assert said.read_text() == expected_line
         drill = next(drill for drill in pair.drills() if not drill.is_over)
         abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
-
-
-@pytest.mark.slow
-def test_hooks_get_all_topics_in_a_private_file(
-    tmp_path: Path, source: KafkaNode, target: KafkaNode
-) -> None:
-    file = '"$K2KTUI_DRILL_TOPICS_FILE"'
-    script = sh(f"cat {file} > got; stat -c '%a %n' {file} >> got")
-    hooks = {"drill": {"hooks": [hook("before", "stop-consumers", script)]}}
-    pair = Pair(tmp_path, source, target, hooks, letters="abc", read=("abc", "ab"))
-    with pytest.raises(Refused, match="apply was not confirmed"):
-        move(pair, "ab", Yes(frozenset({DrillPhase.APPLY})))
     *names, described = (tmp_path / "got").read_text().splitlines()
     assert names == pair.topics[:2]
     mode, path = described.split(" ")
@@ -352,12 +384,20 @@ def test_hooks_get_all_topics_in_a_private_file(
 
 
 @pytest.mark.slow
-def test_a_member_that_returns_keeps_the_target_closed(pair: Pair, source: KafkaNode) -> None:
+def test_a_member_that_returns_keeps_the_target_closed_and_an_abort_lets_topics_be_copied_again(
+    pair: Pair, source: KafkaNode, tmp_path: Path
+) -> None:
     _, search = pair.groups
-    refuses = Yes(frozenset({DrillPhase.MOVE_TOPICS}))
     with pytest.raises(Refused, match="move-topics was not confirmed"):
-        move(pair, "ab", refuses)
+        move(pair, "ab", Yes(frozenset({DrillPhase.MOVE_TOPICS})))
     (drill,) = pair.drills()
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / pair.file.name
+    lines = pair.file.read_text().splitlines(keepends=True)
+    other.write_text("".join(line for line in lines if pair.topics[0] not in line))
+    with pytest.raises(Refused, match="topics that this file does not copy"):
+        resume_drill(Pair.flow_of(other), drill.id, [str(other)], MAY, Yes())
+
     with reading(pair, source, search, "a"):
         held = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
     record = held.record(DrillPhase.OPEN_TARGET)
@@ -368,29 +408,6 @@ def test_a_member_that_returns_keeps_the_target_closed(pair: Pair, source: Kafka
     record = held.record(DrillPhase.OPEN_TARGET)
     assert any(search in text and "was planned" in text for text in record.findings), record
 
-
-@pytest.mark.slow
-def test_a_group_that_runs_on_the_target_is_waited_for(pair: Pair, target: KafkaNode) -> None:
-    billing, search = pair.groups
-    move(pair, "ab")
-    with reading(pair, target, billing, "a"):
-        operator = Yes()
-        with pytest.raises(TimedOut, match=f"1 group with members on the target: {billing}"):
-            move(pair, "cd", operator, wait_s=10.0)
-        said = dict(operator.asked)[TOPICS_STEP]
-        assert f"Groups that run on the target already: {billing}: stop them there" in said
-    drill = next(drill for drill in pair.drills() if not drill.is_over)
-    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
-    assert done.status is DrillStatus.DONE, done
-    assert pair.target_offsets(billing) == expected(pair, 0, "abcd")
-    assert pair.target_offsets(search) == expected(pair, 1, "ab")
-
-
-@pytest.mark.slow
-def test_an_abort_lets_the_topics_be_copied_again(pair: Pair) -> None:
-    with pytest.raises(Refused, match="open-target was not confirmed"):
-        move(pair, "ab", Yes(frozenset({DrillPhase.OPEN_TARGET})))
-    (drill,) = pair.drills()
     assert set(moved(pair)) == {"a", "b"}
     with pytest.raises(Refused, match="has not ended"):
         release_moved(pair.flow, find_released(pair.flow, ".*"), [str(pair.file)], MAY, Yes())
@@ -403,44 +420,16 @@ def test_an_abort_lets_the_topics_be_copied_again(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-def test_topics_are_released_one_by_one(pair: Pair) -> None:
-    drill = move(pair, "ab")
-    arguments = "drill", "release", "-f", pair.file
-    assert "is required, and not both" in k2ktui(*arguments, code=2).stderr
-    assert (
-        "no moved topic matches"
-        in k2ktui(*arguments, "--topics", pair.topics[2], "--yes", code=2).stderr
-    )
-    released = k2ktui_json(*arguments, "--topics", pair.topics[0], "--yes")
-    assert (released["topics"], released["drills"]) == ([pair.topics[0]], [drill.id])
-    assert moved(pair) == {"b": drill.id}
-
-    def change() -> Change:
-        (found,) = [c for c in pair.drills()[0].changes if c.kind is ChangeKind.MOVED_TOPICS]
-        return found
-
-    assert change().status is ChangeStatus.MADE
-    said = k2ktui(*arguments, "--topics", pair.topics[1], "--yes").stderr
-    assert f"moved by drill {drill.id}" in said and "copies" in said
-    assert moved(pair) == {}
-    assert change().status is ChangeStatus.UNDONE
-    k2ktui("drill", "report", drill.id, "-f", pair.file, "--verify")
-    assert "copied again" in k2ktui("drill", "report", drill.id, "-f", pair.file).stdout
-    again = move(pair, "ab")
-    assert again.status is DrillStatus.DONE
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["move-topics-intended", "move-topics-made", "open-target-begun"])
-def test_a_killed_drill_goes_on_with_its_topics(pair: Pair, tmp_path: Path, step: str) -> None:
+def test_a_drill_that_is_killed_again_and_again_goes_on_with_its_topics(
+    pair: Pair, tmp_path: Path
+) -> None:
     quick = "--frozen", "1", "--watch", "1", "--accept", ",".join(QUICK.accepted)
-    kill_at(
-        f"drill-{step}",
-        tmp_path / "crash",
-        *("drill", "planned", "-f", pair.file, "--yes-to", "all", *quick),
-        *("--topics", pair.some("ab")),
-    )
-    (drill,) = pair.drills()
+    action: tuple[str, ...] = ("planned", "--topics", pair.some("ab"), *quick)
+    for step in ("move-topics-intended", "move-topics-made", "open-target-begun"):
+        arguments = "drill", *action, "--yes-to", "all"
+        kill_at(f"drill-{step}", tmp_path / "crash", *arguments, "-f", pair.file)
+        (drill,) = pair.drills()
+        action = ("resume", drill.id)
     done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
     assert done.status is DrillStatus.DONE, done
     assert moved(pair) == {"a": drill.id, "b": drill.id}
@@ -460,16 +449,3 @@ def test_some_topics_move_without_the_source(
         assert pair.target_offsets(group) == expected(pair, number, "ab")
     assert moved(pair) == {"a": drill.id, "b": drill.id}
     assert drill.figures.topics_left == 2
-
-
-@pytest.mark.slow
-def test_a_file_that_does_not_copy_its_topics_is_refused(pair: Pair, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="apply was not confirmed"):
-        move(pair, "ab", Yes(frozenset({DrillPhase.APPLY})))
-    (drill,) = pair.drills()
-    (tmp_path / "other").mkdir()
-    other = tmp_path / "other" / pair.file.name
-    lines = pair.file.read_text().splitlines(keepends=True)
-    other.write_text("".join(line for line in lines if pair.topics[0] not in line))
-    with pytest.raises(Refused, match="topics that this file does not copy"):
-        resume_drill(Pair.flow_of(other), drill.id, [str(other)], MAY, Yes())

@@ -22,6 +22,7 @@ import threading
 from typing import Any, NoReturn
 
 import k2ktui.cli
+from k2ktui.replication.copying import failpoints
 
 _REPLY, _OUT, _ERR = range(3)
 _PDEATHSIG = 1
@@ -88,6 +89,7 @@ def run(request: dict[str, Any]) -> NoReturn:
     os.chdir(request["directory"])
     os.umask(request["umask"])
     tempfile.tempdir = None
+    importlib.reload(failpoints)  # it reads its variable when it is imported
     sys.argv = ["k2ktui", *request["arguments"]]
     runpy.run_module("k2ktui", run_name="__main__", alter_sys=True)
     sys.exit(0)

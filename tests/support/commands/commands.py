@@ -17,8 +17,8 @@ from typing import IO, Any
 
 _ROOT = Path(__file__).parents[3]
 _START_S = 120.0  # for the server's start, on a machine that is busy with other things too
-# Python reads these when it starts, and a module of the program when it is imported.
-_AT_START = ("K2KTUI_CRASH", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")
+# Python reads these when it starts.
+_AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")
 # Without what a test sets: some find the processes that they left, and kill them, by a variable.
 _ENVIRONMENT = dict(os.environ)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.drill import runner
+from k2ktui.drill import runner, session
 from k2ktui.drill.checks.context import CheckLimits
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import START_S
@@ -24,5 +24,6 @@ def lost(tmp_path: Path) -> Iterator[KafkaNode]:
 
 @pytest.fixture(autouse=True)
 def brief_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks of whole drills compare readings that are not five seconds apart."""
+    """Whole drills compare readings that are not five seconds apart, and look more often."""
     monkeypatch.setattr(runner, "CheckLimits", partial(CheckLimits, sample_s=0.2))
+    monkeypatch.setattr(session, "_POLL_S", 0.1)

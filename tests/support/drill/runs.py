@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +18,7 @@ from k2ktui.drill.operations import list_drills, start_drill
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillOptions
+from k2ktui.engine.drill.model import Drill, DrillOptions, PhaseStatus
 from k2ktui.kafka.admin.quotas import Quota, set_producer_quotas
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
@@ -30,12 +28,13 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
+from tests.support.commands.commands import run_command
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
 
 # No pipeline runs in these tests: their failures would stop every drill.
 # Conditions that hold are awaited for long: the machine may be busy.
-QUICK = DrillOptions(frozen_s=1.0, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
+QUICK = DrillOptions(frozen_s=0.2, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
 MAY = Access(True)
 
 
@@ -62,6 +61,25 @@ class Yes:
         """Agree as a person, if it is one."""
         self.shown_lines.append(tuple(lines))
         return self.is_person
+
+
+class Left(Exception):
+    """The operator has left, and with him the process that acts on the drill."""
+
+
+@dataclass
+class Leaves(Yes):
+    """An operator who confirms everything, and leaves as soon as a running phase shows a text."""
+
+    phase: DrillPhase = DrillPhase.REPORT
+    text: str = ""
+
+    def show(self, drill: Drill) -> None:
+        """Leave, where the drill then stays."""
+        super().show(drill)
+        record = drill.record(self.phase)
+        if record.status is PhaseStatus.RUNNING and self.text in record.live:
+            raise Left
 
 
 @dataclass
@@ -192,14 +210,7 @@ def kill_at(
     """Run a command that is killed at a failpoint; ``environment`` is added to this process's."""
     directory.mkdir(exist_ok=True)
     (directory / step).write_text(str(int(signal.SIGKILL)))
-    done = subprocess.run(
-        [sys.executable, "-m", "k2ktui", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "K2KTUI_CRASH_DIR": str(directory), **environment},
-    )
+    variables = {**os.environ, "K2KTUI_CRASH_DIR": str(directory), **environment}
+    done = run_command([str(argument) for argument in arguments], variables, 300)
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == -signal.SIGKILL, f"not killed at {step}: {done.returncode}: {said}"
