@@ -13,7 +13,7 @@ import pytest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
-from k2ktui.drill.store import DrillStore, make_event
+from k2ktui.drill.store import KEPT_DRILLS, DrillStore, make_event
 from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
@@ -35,6 +35,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
 from tests.support.clusters.kafka import Out, admin, eventually, open_transaction, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.planted import plant
 from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Pair, Yes, check_of, remove_quotas
 from tests.support.oracle.group_offsets import commit_offsets
 
@@ -254,9 +255,8 @@ def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
     drill = pair.start(DrillKind.PLANNED)
     config, cluster = pair.flow.config, target_cluster(pair.flow.config)
     topic = config.coordination.state.topic
-    store = DrillStore(config, cluster)
-    for number in range(55):
-        rehearsal = replace(
+    rehearsals = [
+        replace(
             drill,
             id=f"20990101-{number:06}-aa",
             kind=DrillKind.REHEARSE,
@@ -265,6 +265,12 @@ def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
             phases=new_phases(DrillKind.REHEARSE),
             events=(),
         )
+        for number in range(KEPT_DRILLS + 5)
+    ]
+    for rehearsal in rehearsals[:-2]:
+        plant(config, target, rehearsal)
+    store = DrillStore(config, cluster)
+    for rehearsal in rehearsals[-2:]:
         store.own(rehearsal.id)
         store.write(rehearsal, [make_event(1, "ann@a", "end", "begun")])
         store.close()
