@@ -388,8 +388,11 @@ def test_an_abort_without_a_terminal_says_how_to_abort(site: Site, source: Kafka
         session.close()
 
 
-def test_the_command_asks_a_person_and_names_what_is_missing(site: Site, source: KafkaNode) -> None:
-    """Files that are not valid are left out only by their names; both directions need --from."""
+def test_the_command_asks_a_person_and_names_what_is_missing(
+    site: Site, source: KafkaNode, target: KafkaNode, third: KafkaNode
+) -> None:
+    """Files that are not valid are left out only by their names; several sources need --from."""
+    site.add(target, third)
     (site.directory / "broken.yaml").write_text("name: [")
     done = k2ktui("drill", "planned", "-d", site.directory, "--from", source.cluster_id, code=5)
     assert "broken.yaml: it is not valid" in done.stderr
