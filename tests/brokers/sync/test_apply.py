@@ -133,21 +133,23 @@ def test_the_guard_and_the_applications_own_metadata(
     assert (row["action"], "newer mapping" in row["reason"]) == ("skip", True)
 
 
-def test_csv_is_what_kafkas_tool_takes(copied: Copied, topic: str, moved: str) -> None:
+def test_csv_is_what_kafkas_tool_takes_of_chosen_groups_and_topics(
+    copied: Copied, topic: str, moved: str, target: KafkaNode
+) -> None:
     text = k2ktui("plan", "-f", copied.file, "--csv").stdout
     lines = [line.split(",") for line in text.splitlines()]
     assert {(group, name, int(p)) for group, name, p, _ in lines} == {
         (moved, topic, 0),
         (moved, topic, 1),
     }
-
-
-def test_groups_and_topics_are_chosen(copied: Copied, topic: str, moved: str) -> None:
     for option in ("--group", "--topic"):
         done = k2ktui("plan", "-f", copied.file, "--csv", option, "other.*", code=2)
         assert done.stdout == "" and "matches other" in done.stderr
     assert k2ktui("plan", "-f", copied.file, "--csv", "--topic", topic).stdout
     k2ktui("plan", "-f", copied.file, "--group", "(", code=2)
+    # Without an answer, nothing is changed.
+    k2ktui("apply", plan_file(copied), code=5)
+    assert committed(target, moved, [(topic, 0)]) == {(topic, 0): None}
 
 
 @pytest.fixture
@@ -185,13 +187,6 @@ def test_an_offset_that_moved_after_the_plan_is_refused(
     done = k2ktui("apply", plan, "--yes", code=5)
     assert "now 9" in done.stderr
     assert committed(target, moved, [(topic, 1)]) == {(topic, 1): None}
-
-
-def test_no_answer_changes_nothing(
-    copied: Copied, topic: str, moved: str, target: KafkaNode
-) -> None:
-    k2ktui("apply", plan_file(copied), code=5)
-    assert committed(target, moved, [(topic, 0)]) == {(topic, 0): None}
 
 
 def test_a_changed_or_expired_plan_is_refused(
@@ -287,17 +282,16 @@ def test_hostile_group_names_do_no_harm(
         assert "‮" not in out
 
 
-@pytest.mark.parametrize("setting", ["readOnly", "environment"])
 def test_a_pair_that_may_not_be_changed(
-    copied: Copied, topic: str, moved: str, target: KafkaNode, setting: str
+    copied: Copied, topic: str, moved: str, target: KafkaNode
 ) -> None:
     entry = k2ktui_json("apply", plan_file(copied), "--yes")["id"]
-    locked = {"readOnly": "enabled"} if setting == "readOnly" else {"environment": "production"}
-    copied.settings = locked
-    assert "Nothing was changed" in k2ktui("apply", plan_file(copied), "--yes", code=5).stderr
-    assert "Nothing was changed" in k2ktui("undo", entry, "--yes", code=5).stderr
-    code = 5 if setting == "readOnly" else 0
-    k2ktui("undo", entry, "--yes", "--unlock", code=code)
+    # Only what is locked by its environment is unlocked by an option.
+    for locked, code in (({"readOnly": "enabled"}, 5), ({"environment": "production"}, 0)):
+        copied.settings = locked
+        assert "Nothing was changed" in k2ktui("apply", plan_file(copied), "--yes", code=5).stderr
+        assert "Nothing was changed" in k2ktui("undo", entry, "--yes", code=5).stderr
+        k2ktui("undo", entry, "--yes", "--unlock", code=code)
 
 
 def test_a_plan_is_proven_although_its_group_reads_on(
