@@ -30,6 +30,7 @@ from k2ktui.engine.mapping.replica import (
 )
 from k2ktui.engine.records.gaps import RETURNED
 from k2ktui.engine.records.state import MOST_LANDED, Position, SourcePartition
+from k2ktui.text import counted
 
 
 class Basis(StrEnum):
@@ -512,8 +513,7 @@ def _translate_by_anchors(
         how = "records were compared on both clusters" if anchors.is_compared(committed) else ""
         return _Partial(offset, Basis.EXACT, reason=how)
     if ahead == again:
-        reason = f"the group is {ahead} offsets past what was copied; those are re-read"
-        return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
+        return _Partial(offset, Basis.AHEAD, ahead, 0, _ahead_reason(ahead))
     reason = f"the last record with a known target offset is {again} offsets before"
     return _Partial(offset, Basis.BOUNDED, again, 0, reason)
 
@@ -581,7 +581,7 @@ def _next_retained(offset: int, log: TargetLog | None) -> int:
 
 
 def _ahead_reason(ahead: int) -> str:
-    return f"the group is {ahead} offsets past what was copied; those are re-read"
+    return f"the group is {counted(ahead, 'offset')} past what was copied, and reads that again"
 
 
 def _find_landed_end(case: _Case, mapped_end: int | None) -> int | None:
