@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.demo import running
 from k2ktui.demo.running import ACTION_TEXTS
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Fence, new_phases
@@ -23,6 +24,7 @@ __all__ = ["mark"]  # a fixture
 
 PAGE = Path(__file__).parents[3] / "docs" / "getting-started.md"
 PATIENCE = 300.0
+DIVERGES = "legacy-report"
 # A key, a name to type, a text to be seen, or a key by its name.
 WORD = re.compile(r"type `([^`]+)`, Tab, space|`(\S)`|`([^`]+)`|\*([^*]+)\*|\b(Enter)\b")
 
@@ -44,6 +46,18 @@ def changed(tmux: Tmux, before: str) -> bool:
     return tmux.screen != before
 
 
+def point_at(tmux: Tmux, group: str) -> None:
+    """Move the cursor to a group once it is the first one; it may rest on another one."""
+
+    def is_first() -> bool:
+        lines = tmux.screen.splitlines()
+        rows = [number for number, line in enumerate(lines) if re.search(r"group +status", line)]
+        return bool(rows) and group in lines[rows[0] + 1]
+
+    eventually(is_first, f"{group} is the first group", PATIENCE)
+    tmux.press("Home")
+
+
 def follow(tmux: Tmux, keys: str) -> None:
     """Do what a row says; what it shows must be seen."""
     for name, key, shown, promised, special in WORD.findall(keys):
@@ -62,6 +76,8 @@ def follow(tmux: Tmux, keys: str) -> None:
                 return text in re.sub(r"\s+", " ", tmux.screen)
 
             eventually(seen, f"{keys}: {text}", PATIENCE)
+            if text == DIVERGES:
+                point_at(tmux, text)
 
 
 def test_the_table_is_read_as_a_person_reads_it() -> None:
@@ -87,7 +103,7 @@ def test_a_failover_by_hand_names_what_is_typed_and_chosen() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(TMUX is None, reason="there is no tmux")
-def test_the_keys_do_what_the_page_says(mark: str) -> None:
+def test_the_keys_do_what_the_page_says(mark: str, tmp_path: Path) -> None:
     names = ("XDG_STATE_HOME", "K2KTUI_TEST_MARK")
     env = {name: os.environ[name] for name in names} | {"LANG": "C.UTF-8"}
     env["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"]
@@ -97,5 +113,9 @@ def test_the_keys_do_what_the_page_says(mark: str) -> None:
         tmux.sees("● running", "1 diverges", timeout=PATIENCE)
         for _, keys in rows():
             follow(tmux, keys)
-        k2ktui("demo", "--stop")
+    # The terminal is closed, as the last row says; then the demo is ended from a script.
+    home = tmp_path / "k2ktui" / "demo"
+    eventually(lambda: (host := running.host(home)) and host.waiting, "it waits", PATIENCE)
+    k2ktui("demo", "--stop")
     eventually(lambda: not marked(mark), "everything is gone")
+    assert "No demo is running" in k2ktui("demo", "--stop").stdout
