@@ -1,4 +1,7 @@
-"""A demo's terminal is closed; its operator comes back to the running job, and ends the demo."""
+"""A demo's terminal is closed; its operator comes back to the running job, and ends the demo.
+
+Of its end from a script, see ``test_getting_started.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import pytest
 from k2ktui.demo import running
 from tests.spark.demo.test_real import FLOWING_SECONDS, copied, mark, marked
 from tests.support.clusters.kafka import eventually
-from tests.support.commands.cli import k2ktui
 from tests.support.console.terminal import Terminal
 
 __all__ = ["mark"]  # a fixture
@@ -65,9 +67,3 @@ def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> 
     assert not host.identity.alive
     eventually(lambda: not marked(mark), "everything is gone")
     assert not (home / "data").exists()
-
-
-def test_it_is_ended_from_a_script(home: Path, mark: str) -> None:
-    k2ktui("demo", "--stop")
-    eventually(lambda: not marked(mark), "everything is gone")
-    assert "No demo is running" in k2ktui("demo", "--stop").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import random
 import re
 import signal
 import subprocess
@@ -12,15 +13,27 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import yaml
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
+from k2ktui.config.load import load
+from k2ktui.demo.beside import schema_topic
+from k2ktui.demo.pipeline import write_yaml
+from k2ktui.demo.topics import SCHEMA_TOPIC
 from tests.support.clusters.kafka import eventually
 
 COMMAND = [sys.executable, "-m", "k2ktui", "demo", "--headless"]
 # Generous: a machine that also runs other things needs it.
 FLOWING_SECONDS = 300.0
+COUNT = 100
+READ_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -52,42 +65,78 @@ def copied(state: Path) -> bool:
     return any("firstrecord" in log.read_text() for log in logs)
 
 
-@pytest.mark.slow
-def test_records_flow_and_nothing_is_left(mark: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--seconds", "6"], capture_output=True, text=True, timeout=600, check=False
+def orders_of(cluster: dict[str, Any]) -> list[object]:
+    """Return the first orders of one partition, by the cluster's own registry."""
+    address = cluster["kafka"]["common"]["bootstrap.servers"]
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "reader", "log_level": 0})
+    url = cluster["registry"]["config"]["schema.registry.url"]
+    read = AvroDeserializer(SchemaRegistryClient({"url": url}))
+    at = SerializationContext(SCHEMA_TOPIC, MessageField.VALUE)
+    try:
+        consumer.assign([TopicPartition(SCHEMA_TOPIC, 0, OFFSET_BEGINNING)])
+        messages = consumer.consume(COUNT, READ_SECONDS)
+    finally:
+        consumer.close()
+    return [read(message.value(), at) for message in messages if message.error() is None]
+
+
+def check_tables(said: str) -> bool:
+    """Whether the last tables show the topics, and what each tool would read again."""
+    _, _, topics = said.rpartition("source → target")
+    _, _, groups = said.rpartition("records read again")
+    return (
+        all(
+            re.search(rf"{topic} +\d+ +[\d,]+ ", topics)
+            for topic in ("orders", "payments", "clicks", "customers", "sessions", "invoices")
+        )
+        and "verbatim" in topics
+        # The group that has read everything is read again by neither; others by it, not by us.
+        and re.search(r"archive +0 ", groups) is not None
+        and all(
+            re.search(rf"{group} +[\d,—]+ +[\d,—]+", groups)
+            for group in ("billing", "fulfilment", "recommender")
+        )
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not marked(mark)
-    last_table = done.stdout.split("source → target")[-1]
-    for topic in ("orders", "payments", "clicks", "customers", "sessions", "invoices"):
-        assert re.search(rf"{topic} +\d+ +[\d,]+ ", last_table), last_table
-    assert "verbatim" in last_table
 
 
 @pytest.mark.slow
-def test_mirrormaker_runs_beside_it(mark: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--with-mirrormaker", "--seconds", "6"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not marked(mark)
-    last_table = done.stdout.split("records read again")[-1]
-    assert "MirrorMaker 2" in last_table
-    # The group that has read everything is read again by neither; others by it, not by us.
-    assert re.search(r"archive +0 ", last_table), last_table
-    for group in ("billing", "fulfilment", "recommender"):
-        assert re.search(rf"{group} +[\d,—]+ +[\d,—]+", last_table), last_table
+def test_records_flow_and_nothing_is_left_when_it_is_killed(mark: str, tmp_path: Path) -> None:
+    """With MirrorMaker 2 and two schema registries: ids are mapped, and objects stay.
+
+    Of Ctrl-C, see the tour (``test_tour.py``).
+    """
+    log = tmp_path / "demo.log"
+    with log.open("wb") as out:
+        options = ("--with-mirrormaker", "--with-schemas")
+        demo = subprocess.Popen([*COMMAND, *options], stdout=out, stderr=out)
+    file = tmp_path / "k2ktui" / "demo" / "data" / "pipeline.yaml"
+
+    def orders() -> list[list[object]]:
+        assert demo.poll() is None, log.read_text()
+        if not file.exists():
+            return []
+        config = yaml.safe_load(file.read_text())
+        sides = [orders_of(config[side]) for side in ("source", "target")]
+        return sides if all(len(side) == COUNT for side in sides) else []
+
+    try:
+        source, target = eventually(orders, "orders on both sides", 2 * FLOWING_SECONDS)
+        assert source == target
+        eventually(lambda: check_tables(log.read_text()), log.read_text, FLOWING_SECONDS)
+        # Two clusters, Spark's Java and Python, MirrorMaker 2, two registries, supervisors.
+        assert len(marked(mark)) > 9
+        assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))
+        demo.kill()
+        demo.wait(120)
+        eventually(lambda: not marked(mark), "everything is gone")
+        assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
+    finally:
+        demo.kill()
+        demo.wait(15)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["killed", "hung up"])
-def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) -> None:
-    """Of Ctrl-C, see the tour (``test_tour.py``)."""
+def test_nothing_is_left_when_its_terminal_closes(mark: str, tmp_path: Path) -> None:
     master, terminal = pty.openpty()
     demo = subprocess.Popen(
         ["setsid", "--ctty", *COMMAND],  # the terminal is this session's own
@@ -107,11 +156,8 @@ def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) ->
     try:
         eventually(flowing, "records flow", FLOWING_SECONDS)
         assert len(marked(mark)) > 6  # two clusters, Spark's Java and Python, supervisors
-        if how == "killed":
-            demo.kill()
-        else:
-            os.close(master)
-            master = -1
+        os.close(master)
+        master = -1
         demo.wait(120)
         eventually(lambda: not marked(mark), "everything is gone")
         assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
@@ -120,3 +166,21 @@ def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) ->
         demo.wait(15)
         if master >= 0:
             os.close(master)
+
+
+def test_the_pipeline_maps_the_ids_of_one_topic(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    write_yaml(file, "s:1", "t:1", registries=("http://s/api", "http://t/api"))
+    config = load([file]).config
+    rule = config.schema_rule_for(SCHEMA_TOPIC)
+    assert rule is not None and rule.parts == ("value",)
+    assert config.schema_rule_for("orders") is None
+    assert config.topics.matches(SCHEMA_TOPIC)
+    write_yaml(file, "s:1", "t:1")
+    assert not load([file]).config.features.schema_mapping
+
+
+def test_records_begin_with_the_id_of_their_schema() -> None:
+    record = schema_topic(4).make(random.Random(1), 300)
+    assert record.value is not None
+    assert record.value.startswith(b"\0\0\0\0\4" + b"\xd8\4")  # 300 as Avro's long
