@@ -89,22 +89,18 @@ def archive(request: pytest.FixtureRequest, cache: Path, jars: tuple[Path, ...])
     return ClassArchive("program", java, jars)
 
 
-def test_a_made_archive_is_used(archive: ClassArchive) -> None:
+def test_a_made_archive_is_used_and_a_bad_one_changes_nothing(archive: ClassArchive) -> None:
     assert archive.options() == () and archive.is_missing()
     without = run(archive)
     assert make(archive) and not archive.is_missing()
-    assert run(archive, *archive.options()) == without
-    said = run(archive, *archive.options(), "-Xlog:class+load")[1]
+    path, options = find(), archive.options()
+    assert run(archive, *options) == without
+    said = run(archive, *options, "-Xlog:class+load")[1]
     assert "kafka.tools.StorageTool source: shared objects file (top)" in said
-    assert stat.S_IMODE(find().stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(directory().stat().st_mode) == 0o700
     assert not [path for path in directory().iterdir() if path.name.startswith(".new")]
 
-
-def test_a_bad_archive_changes_nothing(archive: ClassArchive) -> None:
-    without = run(archive)
-    assert make(archive)
-    path, options = find(), archive.options()
     content = path.read_bytes()
     other = replace(archive, jars=(*archive.jars[1:], archive.jars[0]))
     assert run(other, *options) == without, "the archive of another class path is ignored"
