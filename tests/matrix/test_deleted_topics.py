@@ -7,9 +7,14 @@ from functools import partial
 import pytest
 
 from tests.matrix.conftest import Pair
-from tests.support.clusters.kafka import create_topic, eventually, produce, read_all
+from tests.support.clusters.kafka import (
+    create_topic,
+    delete_topic,
+    eventually,
+    produce,
+    read_all,
+)
 from tests.support.oracle.judge import prove
-from tests.support.pipelines.copied import delete_topic
 from tests.support.records.traffic import mixture
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]

@@ -15,6 +15,7 @@ from tests.support.clusters.kafka import (
     admin,
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     eventually,
     produce,
@@ -31,12 +32,6 @@ from tests.support.records.traffic import mixture
 
 pytestmark = pytest.mark.proof
 FINDINGS = 1
-
-
-def delete_topic(node: KafkaNode, topic: str) -> None:
-    with_admin = admin(node)
-    with_admin.delete_topics([topic])[topic].result(TIMEOUT)
-    eventually(lambda: topic not in with_admin.list_topics(timeout=TIMEOUT).topics, "deleted")
 
 
 def filled(node: KafkaNode, seed: int = 1, partitions: int = 1) -> str:

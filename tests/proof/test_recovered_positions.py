@@ -13,6 +13,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     eventually,
     produce,
@@ -20,7 +21,6 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import kill_at
-from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import RUN_TIMEOUT, START_TIMEOUT, Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED

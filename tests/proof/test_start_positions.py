@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
-    TIMEOUT,
     Out,
-    admin,
     create_topic,
     end_offsets,
     eventually,
+    grow_topic,
     produce,
     unique_name,
 )
@@ -38,7 +36,7 @@ def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target:
     produce(source, topic, mixture(2, 100, 2))
     create_topic(source, later, partitions=1)
     produce(source, later, mixture(3, 100, 1))
-    grow(source, topic, 3)
+    grow_topic(source, topic, 3)
     produce(source, topic, [Out(b"%d" % i, partition=2) for i in range(50)])
     eventually(lambda: pipeline.is_caught_up(later) and pipeline.is_caught_up(topic), "copied")
     assert run.stop() == 0
@@ -61,7 +59,7 @@ def test_reset_to_the_latest_is_also_for_what_appears_later(
     # A run finds it after it was written to.
     create_topic(source, later)
     produce(source, later, mixture(2, 100, 1))
-    grow(source, topic, 2)
+    grow_topic(source, topic, 2)
     produce(source, topic, [Out(b"%d" % i, partition=1) for i in range(50)])
     skipped = end_offsets(source, later), {**end_offsets(source, topic), **ends}
     pipeline.catch_up()
@@ -111,16 +109,3 @@ def test_from_a_time_in_the_middle_of_a_batch(
     chosen = by_key(2) if partition == "producer" else None
     expected = Expected(topic, start={0: 76, 1: 75}, partition=chosen)
     assert prove(source, target, pipeline.name, expected).records == 249
-
-
-def grow(node: KafkaNode, topic: str, partitions: int) -> None:
-    with_admin = admin(node)
-    with_admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
-
-    def led() -> bool:
-        described = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        return len(described) == partitions and all(
-            partition.leader >= 0 for partition in described.values()
-        )
-
-    eventually(led, "new partitions have leaders")

@@ -11,9 +11,15 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.moves.positions import PositionPlanner
-from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_topic,
+    produce,
+    unique_name,
+)
 from tests.support.console.driver import ConsoleDriver, copied_session, drive_session
-from tests.support.pipelines.copied import Copied, delete_topic, only
+from tests.support.pipelines.copied import Copied, only
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,11 @@ from confluent_kafka import ShareConsumer
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import client, eventually
+from tests.support.clusters.kafka import (
+    client,
+    eventually,
+    grow_topic,
+)
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import (
     FAIL,
@@ -21,7 +25,6 @@ from tests.support.drill.checks import (
     QUICK,
     UNKNOWN,
     Drilled,
-    grow_topic,
     member,
     repeated,
 )

@@ -8,9 +8,22 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    grow_topic,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.clusters.registries import Registries, avro_record, register
-from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
+from tests.support.drill.checks import (
+    FAIL,
+    PASS,
+    QUICK,
+    UNKNOWN,
+    Drilled,
+)
 from tests.support.pipelines.copied import delete_records
 
 

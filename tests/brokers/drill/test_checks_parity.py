@@ -14,7 +14,9 @@ from tests.support.clusters.kafka import (
     await_leaders,
     create_topic,
     delete_before,
+    delete_topic,
     eventually,
+    grow_topic,
     unique_name,
 )
 from tests.support.clusters.secure import SecureNode
@@ -25,10 +27,8 @@ from tests.support.drill.checks import (
     UNKNOWN,
     Drilled,
     alter_topic,
-    grow_topic,
     run_check,
 )
-from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.preflight import pipeline
 
 # Each test makes its own copy.

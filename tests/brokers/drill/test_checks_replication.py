@@ -17,13 +17,13 @@ from tests.support.clusters.kafka import (
     Out,
     create_topic,
     delete_before,
+    delete_topic,
     eventually,
     open_transaction,
     produce,
 )
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled
-from tests.support.pipelines.copied import delete_topic
 
 # Each test makes its own copy.
 pytestmark = pytest.mark.slow

@@ -33,7 +33,14 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
-from tests.support.clusters.kafka import Out, admin, eventually, open_transaction, produce
+from tests.support.clusters.kafka import (
+    Out,
+    admin,
+    delete_topic,
+    eventually,
+    open_transaction,
+    produce,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.planted import plant
 from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Pair, Yes, check_of, remove_quotas
@@ -282,8 +289,7 @@ def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
     assert (check["name"], check["outcome"], check["fatal"]) == ("drill fence", "fail", True)
     assert drill.id in check["detail"] and "k2ktui drill failback" in check["hint"]
 
-    client = admin(target)
-    client.delete_topics([topic])[topic].result()
+    delete_topic(target, topic)
     eventually(lambda: cluster.find(topic) is None, "it is gone")
     with pytest.raises(Refused, match=f"fenced by drill {drill.id}, as its run record says"):
         later = guarded(config)

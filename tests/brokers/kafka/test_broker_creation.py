@@ -25,9 +25,9 @@ from tests.brokers.kafka.test_control import ensure, exists, pipeline, settings
 from tests.support.clusters.brokers import make_node
 from tests.support.clusters.kafka import (
     START_S,
-    TIMEOUT,
     admin,
     create_topic,
+    delete_topic,
     eventually,
     unique_name,
 )
@@ -144,9 +144,7 @@ def test_asking_for_the_cluster_creates_no_topic(creating: KafkaNode) -> None:
     cluster = Cluster(ClusterConfig.model_validate(config), "target")
     topic = create_topic(creating, "-" + unique_name("first"))
     assert topic == min(cluster.topic_names())
-    client = admin(creating)
-    client.delete_topics([topic])[topic].result(TIMEOUT)
-    eventually(lambda: topic not in client.list_topics(timeout=TIMEOUT).topics, "it is deleted")
+    delete_topic(creating, topic)
     for _ in range(3):
         assert cluster.cluster_id() == creating.cluster_id
     create_topic(creating)  # after what would have been created before

@@ -17,6 +17,7 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     admin,
     create_topic,
+    delete_topic,
     eventually,
     produce,
     produce_transaction,
@@ -99,8 +100,7 @@ def test_a_topic_that_was_created_again_is_read_again(
     topic = create_topic(target)
     produce(target, topic, [b"1"])
     assert read(cluster, tail, topic) == (True, [b"1"])
-    with_admin = admin(target)
-    with_admin.delete_topics([topic])[topic].result(TIMEOUT)
+    delete_topic(target, topic)
     eventually(lambda: cluster.find(topic) is None, "the topic is gone")
 
     def create() -> bool:

@@ -18,6 +18,7 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_topic,
     end_offsets,
     eventually,
     produce,
@@ -32,7 +33,6 @@ from tests.support.clusters.mirrormaker import (
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets, committed
-from tests.support.pipelines.copied import delete_topic
 
 pytestmark = pytest.mark.slow
 PATIENCE = 200.0

@@ -22,11 +22,12 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
     create_topic,
+    delete_topic,
     eventually,
     open_transaction,
     unique_name,
 )
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 from tests.support.pipelines.telemetry import position
 
 LAYOUT = SharedLayout("l", 4, ready=True)

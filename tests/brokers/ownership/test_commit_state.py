@@ -23,8 +23,14 @@ from k2ktui.replication.ownership.commit_state import (
 )
 from k2ktui.replication.ownership.pipeline import commit_topic, describe_malformed
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_topic,
+    eventually,
+    produce,
+)
+from tests.support.pipelines.copied import Copied
 
 
 @pytest.fixture

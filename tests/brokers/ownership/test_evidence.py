@@ -18,11 +18,12 @@ from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     produce,
     unique_name,
 )
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 
 
 def _lose_positions(copied: Copied) -> None:

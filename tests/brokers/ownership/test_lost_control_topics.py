@@ -30,6 +30,7 @@ from tests.support.clusters.kafka import (
     Out,
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     produce,
     read_all,
@@ -38,7 +39,7 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.runs import keep_commits
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, delete_topic, only
+from tests.support.pipelines.copied import Copied, only
 
 _QUIET, _BUSY = 0, 1  # source partitions; the position of the quiet one is older
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"

@@ -27,18 +27,18 @@ from k2ktui.replication.reports.events import Started, Stopped
 from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
-from tests.proof.test_start_positions import grow
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_topic,
     end_offsets,
     eventually,
+    grow_topic,
     produce,
     unique_name,
 )
 from tests.support.model.shared_threads import PARTITIONS, SLOTS, Copied, Runs, ThreadRun
 from tests.support.oracle.judge import Expected
-from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.preflight import pipeline
 
 RELEASE_S = 3.0 + 10.0 + 1.0 + 5.0  # of the test in which a lap begins within 10 s
@@ -107,7 +107,7 @@ def test_the_commit_topic_gets_more_partitions_while_a_run_copies(
     runs.expect_owning(first)
     copied.prove()
     more = next(count for count in range(2, 9) if crc32(group) % count)
-    grow(target, config.coordination.commit.topic, more)
+    grow_topic(target, config.coordination.commit.topic, more)
     second = runs.start()
     runs.expect_owning(first, second)
     for _ in range(2):
@@ -367,7 +367,7 @@ def test_partitions_that_appear_later_are_copied_from_their_beginning(
         first = runs.start()
         runs.expect_owning(first)
         copied.write()
-        grow(source, topic, PARTITIONS + 2)
+        grow_topic(source, topic, PARTITIONS + 2)
         new = [Out(b"%d" % n, partition=PARTITIONS + n % 2) for n in range(50)]
         produce(source, topic, new)
         second = runs.start()

@@ -30,6 +30,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_topic,
     eventually,
     open_transaction,
     produce,
@@ -37,7 +38,6 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.clusters.quotas import limited
-from tests.support.pipelines.copied import delete_topic
 
 OPPOSITE = OppositePipeline("commits", "here", "there")
 COPIER, NATIVE, PLAIN = 5, 7, -1

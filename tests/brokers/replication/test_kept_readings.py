@@ -33,6 +33,7 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     admin,
     create_topic,
+    delete_topic,
     produce,
     read_all,
     unique_name,
@@ -190,8 +191,7 @@ def test_a_topic_that_was_created_again_is_noticed(
 ) -> None:
     produce(source, slot.topic, [b"1", b"2"])
     assert slot.lap().stats.records == 2
-    client = admin(source)
-    client.delete_topics([slot.topic])[slot.topic].result(TIMEOUT)
+    delete_topic(source, slot.topic)
     create_topic(source, slot.topic, partitions=_PARTITIONS)
     produce(source, slot.topic, [b"a", b"b", b"c"])
     while slot.read_id() == slot.topic_id:

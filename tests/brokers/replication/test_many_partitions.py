@@ -10,7 +10,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     ResourceType,
 )
 
@@ -29,6 +28,7 @@ from tests.support.clusters.kafka import (
     admin,
     create_topic,
     eventually,
+    grow_topic,
     open_transaction,
     unique_name,
 )
@@ -123,7 +123,7 @@ def test_topics_are_read_again_when_one_appears_or_grows(
     assert len(second.routes) == 3
     assert {at.topic for at in second.begin} == {f"{stem}-b"}
     assert discovery.discover() is second
-    grow(source, f"{stem}-a", 4)
+    grow_topic(source, f"{stem}-a", 4)
     eventually(lambda: len(discovery.discover().routes) == 5, "the grown one")
 
 
@@ -137,7 +137,7 @@ def test_topics_are_read_again_while_something_is_wrong_or_unknown(
     discovery = Discovery(source, target, stem)
     first = discovery.discover()
     assert first.faults and discovery.discover() is not first, "a target has too few partitions"
-    grow(target, f"{stem}copy-{stem}-a", 2)
+    grow_topic(target, f"{stem}copy-{stem}-a", 2)
     eventually(lambda: len(discovery.discover().routes) == 2, "the target has enough")
     last = discovery.discover()
     assert discovery.discover() is last
@@ -243,11 +243,6 @@ def test_the_sizes_that_a_target_accepts_are_known_and_read_again(
         lambda: discovery.discovery.read_sizes([copy]) == {copy: (9000, "producer")},
         "the new limit is read",
     )
-
-
-def grow(node: KafkaNode, topic: str, partitions: int) -> None:
-    client = admin(node)
-    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
 
 
 def lower(node: KafkaNode, topic: str, limit: int) -> None:

@@ -17,8 +17,14 @@ from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.replication.test_many_partitions import NothingCommitted
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
-from tests.support.drill.checks import grow_topic
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    eventually,
+    grow_topic,
+    produce,
+    unique_name,
+)
 from tests.support.pipelines.copied import Copied, only
 
 GROWN = 3

@@ -18,8 +18,12 @@ from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.shared_reading import SharedReading
 from tests.brokers.replication.test_many_partitions import Asked, NothingCommitted, config
-from tests.support.clusters.kafka import create_topic, eventually, unique_name
-from tests.support.pipelines.copied import delete_topic
+from tests.support.clusters.kafka import (
+    create_topic,
+    delete_topic,
+    eventually,
+    unique_name,
+)
 
 SLOTS = 4
 DESCRIBING = "describing topics"

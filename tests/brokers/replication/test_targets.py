@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, K2kError
@@ -23,7 +22,12 @@ from k2ktui.replication.topics.targets import (
 )
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
+from tests.support.clusters.kafka import (
+    create_topic,
+    eventually,
+    grow_topic,
+    unique_name,
+)
 
 
 class Pair:
@@ -70,8 +74,7 @@ class Pair:
         return {key: entry.value for key, entry in settings_read.items() if not entry.is_default}
 
     def grow_source(self, name: str, count: int) -> None:
-        with_admin = admin(self.nodes[0])
-        with_admin.create_partitions([NewPartitions(name, count)])[name].result(TIMEOUT)
+        grow_topic(self.nodes[0], name, count)
         eventually(lambda: self.describe(name)[0].partitions == count, "the source has grown")
 
 

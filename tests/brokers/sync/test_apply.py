@@ -14,6 +14,7 @@ from tests.support.clusters.kafka import (
     Out,
     client,
     create_topic,
+    delete_topic,
     eventually,
     produce,
     produce_transaction,
@@ -21,7 +22,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, Where, committed, delete_topic
+from tests.support.pipelines.copied import Copied, Where, committed
 
 pytestmark = pytest.mark.slow
 

@@ -41,6 +41,7 @@ from tests.support.clusters.kafka import (
     admin,
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     eventually,
     produce,
@@ -49,7 +50,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 
 HOUR_MS = 3_600_000
 # Long enough for a busy machine: a repeat is due in the second half of it.

@@ -26,12 +26,13 @@ from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    delete_topic,
     eventually,
     produce,
     read_all,
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 from tests.support.pipelines.preflight import pipeline
 
 REFUSED, USAGE = 5, 2

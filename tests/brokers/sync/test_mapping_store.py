@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     OffsetSpec,
     ResourceType,
 )
@@ -39,12 +38,14 @@ from tests.support.clusters.kafka import (
     admin,
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     eventually,
+    grow_topic,
     open_transaction,
     produce,
 )
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 
 AT, OTHER = SourcePartition("s", 0), SourcePartition("s", 1)
 LANE = ("t", 0)
@@ -298,8 +299,7 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
 def test_more_partitions_from_the_next_run_on(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 3)
     store.refresh(20, position(30))
-    client = admin(copied.target)
-    client.create_partitions([NewPartitions(copied.mappings, 3)])[copied.mappings].result(20)
+    grow_topic(copied.target, copied.mappings, 3)
     made = record(copied, 2, Covers(20, 40), (20, 7_000, 20))
     home = crc32(made.key or b"") % 3
     produce(copied.target, copied.mappings, [Out(made.value, made.key, home)])

@@ -14,11 +14,17 @@ from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.brokers.sync.test_races import member
-from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_topic,
+    produce,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.made_drills import new_drill
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, committed, delete_topic
+from tests.support.pipelines.copied import Copied, committed
 
 pytestmark = pytest.mark.slow
 

@@ -28,9 +28,14 @@ from k2ktui.sync.mapping import opposite_mappings
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_topic,
+    produce,
+)
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 
 SIDES = ("source", "target")
 NOW_MS = int(time.time() * 1000)

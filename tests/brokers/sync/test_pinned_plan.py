@@ -16,9 +16,17 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.moves.apply import Applied, Applier
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import SnapshotReader, take_snapshot
-from tests.support.clusters.kafka import TIMEOUT, Out, admin, create_topic, eventually, produce
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    admin,
+    create_topic,
+    delete_topic,
+    eventually,
+    produce,
+)
 from tests.support.oracle.group_offsets import commit_offsets
-from tests.support.pipelines.copied import Copied, committed, delete_topic
+from tests.support.pipelines.copied import Copied, committed
 
 COUNT = 60
 

@@ -21,8 +21,8 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_topic,
     end_offsets,
-    eventually,
     produce,
     unique_name,
 )
@@ -45,12 +45,6 @@ def fill(copied: Copied, partitions: int = 1, count: int = 100) -> str:
         )
     copied.copy(topic)
     return topic
-
-
-def delete_topic(node: KafkaNode, topic: str) -> None:
-    client = admin(node)
-    client.delete_topics([topic])[topic].result(30)
-    eventually(lambda: topic not in client.list_topics(timeout=10).topics, f"{topic} is gone")
 
 
 def books(copied: Copied, partitions: int = 1) -> CommitState:

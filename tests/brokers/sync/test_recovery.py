@@ -40,13 +40,14 @@ from tests.support.clusters.kafka import (
     client,
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     produce,
     read_all,
     unique_name,
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.pipelines.copied import Copied, delete_topic
+from tests.support.pipelines.copied import Copied
 
 STOPPED, REFUSED = 1, 5
 DRILL = "20261121-101500-3f2a"

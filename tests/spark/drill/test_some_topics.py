@@ -20,10 +20,13 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
 from tests.spark.drill.test_failback import clusters, read_on, work_on_the_other_side
-from tests.support.clusters.kafka import end_offsets, eventually
+from tests.support.clusters.kafka import (
+    end_offsets,
+    eventually,
+    grow_topic,
+)
 from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.checks import grow_topic
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import MAY, QUICK, Yes
 from tests.support.pipelines.pipeline import Run

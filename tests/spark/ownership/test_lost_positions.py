@@ -14,6 +14,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     create_topic,
     delete_before,
+    delete_topic,
     end_offsets,
     eventually,
     produce,
@@ -21,7 +22,6 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.commands.cli import k2ktui
-from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

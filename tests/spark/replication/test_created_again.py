@@ -14,12 +14,18 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.kafka import create_topic, eventually, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    create_topic,
+    delete_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.checks import UNKNOWN, Drilled
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.oracle.judge import read_ledger
-from tests.support.pipelines.copied import delete_topic
 from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -17,12 +17,12 @@ from tests.support.clusters.kafka import (
     Out,
     create_topic,
     end_offsets,
+    grow_topic,
     produce,
     read_all,
     unique_name,
 )
 from tests.support.commands.cli import k2ktui_json
-from tests.support.drill.checks import grow_topic
 from tests.support.oracle.group_offsets import commit_offsets, committed
 from tests.support.oracle.judge import Expected, Proof, by_key, prove
 from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases

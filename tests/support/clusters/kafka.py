@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -285,6 +286,26 @@ def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> 
 def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     """Return each partition's log start offset."""
     return _bounds(node, topic, "read_uncommitted")[0]
+
+
+def grow_topic(node: ServingCluster, name: str, partitions: int) -> None:
+    """Add partitions to a topic, and wait until all have leaders."""
+    with_admin = admin(node)
+    with_admin.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT)
+    await_leaders(node, name, partitions)
+
+
+def delete_topic(node: ServingCluster, name: str) -> None:
+    """Delete a topic, and wait until it is gone, as far as the broker knows that answers.
+
+    The controller answers first; a broker that has not followed yet still describes the topic, with
+    partitions that have no leader.
+    """
+    with_admin = admin(node)
+    with_admin.delete_topics([name])[name].result(TIMEOUT)
+    eventually(
+        lambda: name not in with_admin.list_topics(timeout=TIMEOUT).topics, f"topic {name} is gone"
+    )
 
 
 def delete_before(node: ServingCluster, topic: str, offset: int, partition: int = 0) -> None:

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     ResourceType,
 )
 
@@ -191,18 +190,6 @@ def alter_topic(node: KafkaNode, topic: str, **settings: str) -> None:
     with_admin = admin(node)
     for future in with_admin.incremental_alter_configs([resource]).values():
         future.result(TIMEOUT)
-
-
-def grow_topic(node: KafkaNode, topic: str, partitions: int) -> None:
-    """Add partitions to a topic and wait until all have leaders."""
-    with_admin = admin(node)
-    with_admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
-
-    def ready() -> bool:
-        described = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        return len(described) == partitions and all(p.leader >= 0 for p in described.values())
-
-    eventually(ready, f"{topic} has {partitions} partitions")
 
 
 @contextlib.contextmanager

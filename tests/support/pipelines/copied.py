@@ -329,9 +329,3 @@ def delete_records(node: KafkaNode, topic: str) -> None:
     ends = [TopicPartition(topic, n, end) for n, end in end_offsets(node, topic).items()]
     for future in with_admin.delete_records(ends).values():
         future.result(30)
-
-
-def delete_topic(node: KafkaNode, topic: str) -> None:
-    """Delete a topic and wait for it."""
-    with_admin = admin(node)
-    with_admin.delete_topics([topic])[topic].result(30)
