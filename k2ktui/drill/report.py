@@ -36,10 +36,18 @@ def end_text(drill: Drill) -> str:
 
 
 def has_findings(drill: Drill) -> bool:
-    """Return whether something was found that an operator should know or fix."""
-    return bool(drill.blockers) or any(
-        record.findings or record.status is PhaseStatus.FAILED for record in drill.phases
-    )
+    """Return whether something was found that an operator should know or fix.
+
+    The harm of a drill that has moved the pipeline is part of it: only one that succeeded, without
+    a finding, has none.
+    """
+    found = any(record.findings or record.status is PhaseStatus.FAILED for record in drill.phases)
+    return found or bool(drill.blockers) or bool(_has_moved(drill) and list_harm(drill))
+
+
+def _has_moved(drill: Drill) -> bool:
+    """Return whether it has ended with the groups on the other cluster."""
+    return drill.status is DrillStatus.DONE and drill.kind is not DrillKind.REHEARSE
 
 
 def misses_only_objectives(drill: Drill) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from k2ktui.drill.report import Report, Section, make_report
+from k2ktui.drill.report import Report, Section, has_findings, make_report
 from k2ktui.engine.drill.checks import DrillCheckOutcome
 from k2ktui.engine.drill.model import Drill, PhaseRecord, PhaseStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, objective_time
@@ -106,7 +106,8 @@ def report_html(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> str:
     report = make_report(drill, rehearsals)
     verdict = "info"
     if drill.is_over:
-        verdict = "bad" if drill.blockers or any(check.failed for check in drill.checks) else "ok"
+        checks_failed = any(check.failed for check in drill.checks)
+        verdict = "bad" if checks_failed or has_findings(drill) else "ok"
     return html_page(report.title, report.summary, verdict, html_of_drill(drill, report))
 
 

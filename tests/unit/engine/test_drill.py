@@ -18,6 +18,7 @@ from k2ktui.drill.report import (
     summarize,
     verify_report,
 )
+from k2ktui.drill.report_html import report_html
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.format import chain_event, find_broken_event, report_digest
 from k2ktui.engine.drill.model import (
@@ -357,6 +358,44 @@ def test_a_rehearsal_that_only_misses_an_objective_would_still_move_every_group(
     both = add_blockers(both, DrillPhase.PLAN)
     assert summarize(both)[0].startswith("A failover now would not be safe")
     assert not misses_only_objectives(both)
+
+
+LOST = {"figures": DrillFigures(rpo_records=1_200)}
+HARMS: dict[str, dict[str, object]] = {
+    "missing": LOST,
+    "missing at least": {"figures": DrillFigures(rpo_at_least=3)},
+    "different": {"figures": DrillFigures(content_different=1)},
+    "read again": {"groups": (GroupResult("payments", reread=2),)},
+    "skipped": {"groups": (GroupResult("payments", skipped=2),)},
+    "not moved completely": {"groups": (GroupResult("payments", unmapped=1),)},
+    "not on the target": {"groups": (GroupResult("payments", was_active=True, joined=False),)},
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("kind", [kind for kind in DrillKind if kind is not DrillKind.REHEARSE])
+def test_harm_is_a_finding(kind: DrillKind, harm: str) -> None:
+    """Scripts see the exit code only: 0 is for a drill that succeeded."""
+    harmed = ended(done(make(kind, **HARMS[harm]), *PHASES[kind]))
+    assert " ended: " in summarize(harmed)[0]
+    assert has_findings(harmed)
+    assert '<ul class="summary bad">' in report_html(harmed)
+    unharmed = ended(done(make(kind), *PHASES[kind]))
+    assert " succeeded." in summarize(unharmed)[0]
+    assert not has_findings(unharmed)
+    assert '<ul class="summary ok">' in report_html(unharmed)
+
+
+@pytest.mark.parametrize(
+    "spared",
+    [
+        ended(done(make(DrillKind.REHEARSE, **LOST), *PHASES[DrillKind.REHEARSE])),
+        make(status=DrillStatus.ABORTED, ended_ms=9_000, **LOST),
+    ],
+    ids=["rehearsal", "aborted"],
+)
+def test_a_drill_that_moved_nothing_did_no_harm(spared: Drill) -> None:
+    assert not has_findings(spared)
 
 
 def test_the_report_compares_checkpoints_with_exact_positions() -> None:
