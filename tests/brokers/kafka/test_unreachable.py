@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.kafka import clients
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Loop, Wire
@@ -19,7 +19,8 @@ from tests.support.clusters.secure import MECHANISMS, SecureNode, make_authority
 pytestmark = pytest.mark.slow
 
 PASSWORD, WRONG = "ann-3cr3t", "hunter2"
-PATIENCE = 8.0
+# Longer than the suite lets a test run: what waits for a time-out does not pass.
+PATIENCE = 3600.0
 Properties = dict[str, str]
 Ask = Callable[[ClusterConfig], object]
 
@@ -56,6 +57,13 @@ def by_admin_call(config: ClusterConfig) -> object:
     return Cluster(config, "source").describe(["topic"])
 
 
+@pytest.fixture(autouse=True)
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let calls wait for an answer for an hour, and ask as shortly as before for a refusal."""
+    monkeypatch.setattr(clients, "_METADATA_S", (*[0.7] * 500, PATIENCE))
+    monkeypatch.setattr(clients, "REQUEST_TIMEOUT_S", PATIENCE)
+
+
 ways = pytest.mark.parametrize("ask", [by_wire, by_metadata, by_admin_call])
 
 
@@ -69,25 +77,23 @@ def failure(ask: Ask, properties: Properties) -> K2kError:
 @ways
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password(secure: SecureNode, ask: Ask, mechanism: str) -> None:
-    began = time.monotonic()
+    """It is known without a time-out."""
     error = failure(ask, login(secure, WRONG, mechanism))
     assert isinstance(error, ConnectionFailed)
     assert "the source cluster rejected the login: " in error.message
     assert "Authentication failed" in error.message
     assert "sasl.jaas.config" in error.hint and "source.kafka" in error.hint
-    assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
 @ways
 def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_path: Path) -> None:
-    began = time.monotonic()
+    """It is known without a time-out."""
     stranger = {"ssl.truststore.location": str(make_authority(tmp_path).ca_path)}
     error = failure(ask, login(secure, PASSWORD) | stranger)
     assert isinstance(error, ConnectionFailed)
     assert "the source cluster's certificate is not trusted: " in error.message
     assert "certificate verify failed" in error.message
     assert "ssl.truststore" in error.hint
-    assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
 @pytest.mark.parametrize("ask", [by_wire, by_metadata])

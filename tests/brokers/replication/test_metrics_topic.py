@@ -119,15 +119,13 @@ def test_kafka_out_of_reach(start: Start, monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_end_within_its_time_whatever_hangs(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three seconds; without that bound it would be these two minutes."""
-    monkeypatch.setattr(exporters, "_EXPORT_S", 120.0)
-    monkeypatch.setattr(metrics_exporter, "_DELIVERY_S", 120.0)
+    """Three seconds; without that bound it would be this hour, and the suite ends the test."""
+    monkeypatch.setattr(exporters, "_EXPORT_S", 3600.0)
+    monkeypatch.setattr(metrics_exporter, "_DELIVERY_S", 3600.0)
     with closing(create_server(("127.0.0.1", 0))) as mute:  # accepts, and never answers
         run = start("kafka", pipeline(f"127.0.0.1:{mute.getsockname()[1]}"))
         run.feed()
-        began = time.monotonic()
         run.telemetry.close()
-        assert time.monotonic() - began < 60
 
 
 def yaml(path: Path, source: KafkaNode, target: KafkaNode, topic: str, metrics: str) -> Path:

@@ -8,14 +8,13 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from k2ktui.jobs import local_jobs, manager
+from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, eventually, produce
@@ -107,10 +106,8 @@ def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path)
         second = restart(pipe, job)
         start_after_its_death(pipe, second)
 
-        began = time.monotonic()
         # The job is found by its files: what fills them in is not needed to stop it.
         done = k2ktui("jobs", "stop", "-f", file, env={"JOB_SECRET": ""})
-        assert time.monotonic() - began < manager.STOP_S + 10
         assert "stopped, exit code 0" in done.stdout
         assert watch.looked > 5
     assert watch.shown == set()

@@ -320,16 +320,15 @@ def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
     """Every command reports it, in the broker's words and soon; no one waits for a time-out."""
     users = {"source": USER, "target": USER}
     wrong = dict(zip(users, sites, strict=True))[side].java(USER, "not-the-password")
+    wrong["request.timeout.ms"] = "100000"  # a command that lasts so long is killed
     pipe = pipeline(sites, tmp_path, ["any"], (USER, USER), **{f"{side}.kafka.common": wrong})
     file = pipe.write()
     words = f"the {side} cluster rejected the login: "
 
     def reported(verb: str, *options: str) -> str:
-        began = time.monotonic()
         said = k2ktui(verb, "-f", file, *options)
         assert said.code == 3, said
         assert "not-the-password" not in said.out + said.err
-        assert time.monotonic() - began < 25
         return said.out + said.err
 
     verbs: list[Callable[[], str]] = [

@@ -54,6 +54,15 @@ def begin(path: Path) -> Job:
     return manager.start_job(config_of(path), [str(path)], MAY)
 
 
+def handles(job: Job, number: signal.Signals) -> bool:
+    """Whether the job's process has a handler for a signal, which otherwise may kill it."""
+    fields = dict(
+        line.split(":", 1)
+        for line in Path(f"/proc/{job.record.pid}/status").read_text().splitlines()
+    )
+    return bool(int(fields["SigCgt"], 16) >> (number - 1) & 1)
+
+
 def found(job: Job) -> Job:
     """Return the job as it is now."""
     now = local_jobs.read_job(job.place)
