@@ -9,10 +9,12 @@ job must not outlive its clusters, whichever console last started it.
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from k2ktui.demo.topics import SCHEMA_TOPIC, TOPICS
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 NAME = "demo"
 _GRACE_SECONDS = 12.0
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_STOP_SECONDS = 7.0
+# Together they are less than the grace: afterwards the supervisor kills the guard.
+_STOP_SECONDS, _KILL_SECONDS = 7.0, 2.0
 
 _YAML = """\
 # Written by `k2ktui demo`. An ordinary pipeline file: start, status, check and explain take it
@@ -189,24 +192,40 @@ def guard(config: Path) -> None:
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     # Import before the signal: afterwards time is short, and the files may be gone.
+    importlib.import_module("k2ktui.jobs.manager")
+
+    signal.sigwait(_ENDING)
+    end_jobs(config.parent)
+
+
+def end_jobs(directory: Path) -> None:
+    """End the jobs of the pipelines of a directory, and forget them.
+
+    A tour may just start one: jobs are listed again until none runs. Those that are left after
+    seven seconds are killed. The bound is that of the supervisor, which kills the guard.
+    """
     from k2ktui.engine.access import access
     from k2ktui.jobs.local_jobs import list_jobs
     from k2ktui.jobs.manager import StopMode, forget_job, stop_job
 
-    allowed, directory = access(), config.parent
+    allowed, until = access(), monotonic() + _STOP_SECONDS
 
     def end(job: Job) -> None:
-        if job.alive and stop_job(job, allowed, timeout=_STOP_SECONDS).alive:
-            stop_job(job, allowed, StopMode.KILL, 2.0)
+        left = max(0.0, until - monotonic())
+        if job.alive and stop_job(job, allowed, timeout=left).alive:
+            stop_job(job, allowed, StopMode.KILL, _KILL_SECONDS)
         forget_job(job)
 
-    signal.sigwait(_ENDING)
-    own = [
-        job for job in list_jobs() if directory in (Path(file).parent for file in job.record.files)
-    ]
-    if own:
-        with ThreadPoolExecutor(len(own)) as pool:
+    runs = True
+    while runs:
+        own = [job for job in list_jobs() if directory in _directories(job)]
+        runs = any(job.alive for job in own)
+        with ThreadPoolExecutor(max(1, len(own))) as pool:
             list(pool.map(end, own))
+
+
+def _directories(job: Job) -> set[Path]:
+    return {Path(file).parent for file in job.record.files}
 
 
 if __name__ == "__main__":

@@ -215,17 +215,20 @@ def stop_job(
     """
     require(allowed, "stopping a job")
     number = signal.SIGKILL if how is StopMode.KILL else signal.SIGTERM
-    _send(job, number)
-    signaled_at = monotonic()
+    signaled_at: float | None = None
 
-    def waits() -> None:
+    def signal_it(now: Job) -> None:
         nonlocal signaled_at
+        # A job that has just begun has no pid before it has recorded itself.
+        if now.record.start != job.record.start or not now.record.birth:
+            return
         # Pending signals of one kind merge into one: repeat until the job is gone.
-        if how is StopMode.NOW and monotonic() - signaled_at >= _SIGNAL_INTERVAL_S:
+        repeats = how is StopMode.NOW
+        if signaled_at is None or (repeats and monotonic() - signaled_at >= _SIGNAL_INTERVAL_S):
             signaled_at = monotonic()
-            _send(job, number)
+            _send(now, number)
 
-    now = _await(job, lambda job: not job.alive, timeout, waits)
+    now = _await(job, lambda job: not job.alive, timeout, signal_it)
     if job.alive and now.state is JobState.DIED and now.record.start == job.record.start:
         now = _record_end(now, how)
     log.info("job %s: %s%s", now.place.id, now.state, f": {now.why}" if now.why else "")
@@ -255,14 +258,16 @@ def _await(
     job: Job,
     is_over: Callable[[Job], bool],
     timeout: float,
-    between: Callable[[], None] = lambda: None,
+    between: Callable[[Job], None] = lambda job: None,
 ) -> Job:
     until, wait = monotonic() + timeout, Event()
     while True:
         now = read_job(job.place) or job
-        if is_over(now) or monotonic() >= until:
+        if is_over(now):
             return now
-        between()
+        between(now)
+        if monotonic() >= until:
+            return now
         wait.wait(_TICK_S)
 
 

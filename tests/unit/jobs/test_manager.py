@@ -25,8 +25,9 @@ from k2ktui.jobs.job_directory import JobDirectory, Phase, job_directory, list_j
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.process import this_process
+from k2ktui.runtime.host import birth_of
 from k2ktui.text import safe_text
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.commands.in_process import invoke
 from tests.support.jobs.jobs import (
@@ -35,6 +36,7 @@ from tests.support.jobs.jobs import (
     begin,
     config_of,
     found,
+    handles,
     silent_port,
     write_pipeline,
 )
@@ -201,8 +203,7 @@ def test_a_used_process_id_is_not_taken_for_the_job(plain: Path) -> None:
 @pytest.mark.slow
 def test_a_job_continues_where_its_directory_cannot_be_written(file: Path) -> None:
     job = begin(file)
-    process = psutil.Process(job.record.pid)
-    eventually(lambda: process.num_threads() > 2, "its signals are handled")
+    eventually(lambda: handles(job, signal.SIGTERM), "it is stopped, not killed, by the signal")
     # Stands for a full disk: a directory in place of the record cannot be replaced by a file.
     (job.place.directory / "job.json").unlink()
     (job.place.directory / "job.json").mkdir()
@@ -253,6 +254,22 @@ def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> No
     assert "\x1b" not in shown and "\u202e" not in shown
     (row,) = json.loads(invoke(jobs_verb.command, "list", "--json").stdout)["jobs"]
     assert row["pipeline"] == name
+
+
+@pytest.mark.parametrize("how", StopMode)
+def test_a_job_that_was_read_before_it_had_a_pid_is_stopped(plain: Path, how: StopMode) -> None:
+    """Between its start and its record, a job has no pid to signal."""
+    read_before = made(plain, pid=0, birth="")
+    assert read_before.state is JobState.STARTING
+    process = subprocess.Popen(["sleep", "3600"])
+    try:
+        birth = birth_of(process.pid)
+        write_record(read_before.place, read_before, pid=process.pid, birth=birth)
+        ended = manager.stop_job(read_before, MAY, how, TIMEOUT)
+    finally:
+        process.kill()
+    assert not ended.alive
+    assert process.wait() == -(signal.SIGKILL if how is StopMode.KILL else signal.SIGTERM)
 
 
 def test_what_may_not_be_written_is_neither_started_nor_stopped(plain: Path) -> None:
