@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from k2ktui.drill.files import reverse_path
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
@@ -19,7 +19,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import TIMEOUT, admin, client
+from tests.support.clusters.kafka import TIMEOUT, client, delete_before
 from tests.support.drill.checks import member
 from tests.support.drill.runs import QUICK, Pair, Yes, check_of
 from tests.support.pipelines.copied import Copied
@@ -138,9 +138,7 @@ def test_each_fails_in_a_switchover_that_goes_wrong(pair: Pair) -> None:
     def delete_unread() -> None:
         first = pair.expected_offsets(0)[topic, 0]
         assert first is not None
-        at = TopicPartition(topic, 0, first + 2)
-        with_admin = admin(pair.target)
-        with_admin.delete_records([at])[at].result(TIMEOUT)
+        delete_before(pair.target, topic, first + 2)
 
     try:
         drill = switch_over(pair, Actor(when_fenced=lambda: other.take_over(2)), delete_unread)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
@@ -15,8 +15,8 @@ from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
-    admin,
     create_topic,
+    delete_before,
     delete_topic,
     eventually,
     produce,
@@ -123,9 +123,7 @@ def test_deleted_records_are_noticed_where_that_is_asked_for(
     tails = [ControlTail(cluster, check_starts=checked) for checked in (True, False)]
     for tail in tails:
         assert read(cluster, tail, topic) == (True, [b"1", b"2"])
-    at = TopicPartition(topic, 0, 1)
-    with_admin = admin(target)
-    with_admin.delete_records([at])[at].result(TIMEOUT)
+    delete_before(target, topic, 1)
 
     assert read(cluster, tails[0], topic) == (True, [b"2"])
     assert read(cluster, tails[1], topic) == (False, [])

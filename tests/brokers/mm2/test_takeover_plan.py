@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import TopicPartition
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.mm2.flows.formats import (
@@ -26,8 +25,8 @@ from k2ktui.mm2.flows.formats import (
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
-    admin,
     create_topic,
+    delete_before,
     open_transaction,
     produce,
     produce_transaction,
@@ -136,9 +135,7 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     left.stored(deleted, 9)
     left.reported(deleted, 0, 0)
     left.reported(deleted, 6, 6)
-    copy = TopicPartition(f"{left.alias}.{deleted}", 0, 10)
-    with_admin = admin(target)
-    with_admin.delete_records([copy])[copy].result(30)
+    delete_before(target, f"{left.alias}.{deleted}", 10)
 
     # What was learned helps among records that are all alike.
     alike = create_topic(source, f"{left.stem}-alike")

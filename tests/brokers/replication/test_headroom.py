@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from k2ktui.cli.jobs_checks import run_checks as start_checks_of_jobs
 from k2ktui.config.model import PipelineConfig
@@ -15,7 +14,13 @@ from k2ktui.engine.records.state import Position, SourcePartition, position_key,
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, admin, create_topic, produce, start_offsets
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    delete_before,
+    produce,
+    start_offsets,
+)
 from tests.support.pipelines.preflight import named, pipeline
 from tests.support.records.sent_batches import make_batch, send_batches
 
@@ -117,9 +122,7 @@ def test_records_lost_already(
 ) -> None:
     topic = create_topic(source)
     produce(source, topic, [b"a", b"b", b"c"])
-    with_admin = admin(source)
-    cut = TopicPartition(topic, 0, 2)
-    with_admin.delete_records([cut])[cut].result(30)
+    delete_before(source, topic, 2)
     assert start_offsets(source, topic) == {0: 2}
 
     check = headroom(with_position(source, target, topic, 0, onSourceDataLoss=policy))

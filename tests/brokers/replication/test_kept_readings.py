@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR
@@ -31,8 +30,8 @@ from k2ktui.replication.copying.slot_task import (
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
-    admin,
     create_topic,
+    delete_before,
     delete_topic,
     produce,
     read_all,
@@ -205,9 +204,7 @@ def test_deleted_records_are_noticed(slot: Slot, source: KafkaNode) -> None:
     produce(source, slot.topic, [b"1", b"2"])
     assert slot.lap().stats.records == 2
     produce(source, slot.topic, [b"3", b"4"])
-    client = admin(source)
-    for future in client.delete_records([TopicPartition(slot.topic, 0, 4)]).values():
-        future.result(TIMEOUT)
+    delete_before(source, slot.topic, 4)
     result = slot.lap()
     assert [fault.kind for fault in result.faults] == [FaultKind.TRUNCATED]
     assert result.stats.records == 0

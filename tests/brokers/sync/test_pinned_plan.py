@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from k2ktui.engine.moves.plan import Plan
 from k2ktui.errors import Refused
@@ -21,6 +20,7 @@ from tests.support.clusters.kafka import (
     Out,
     admin,
     create_topic,
+    delete_before,
     delete_topic,
     eventually,
     produce,
@@ -63,9 +63,7 @@ def recreate(target: KafkaNode, topic: str) -> None:
 
 
 def delete_records(target: KafkaNode, topic: str) -> None:
-    with_admin = admin(target)
-    for future in with_admin.delete_records([TopicPartition(topic, 0, 30)]).values():
-        future.result(TIMEOUT)
+    delete_before(target, topic, 30)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.engine.moves.positions import LOST, SKIPPED
@@ -19,8 +18,8 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     Out,
-    admin,
     create_topic,
+    delete_before,
     delete_topic,
     end_offsets,
     produce,
@@ -159,8 +158,7 @@ def test_marks_and_times(copied: Copied) -> None:
 def test_earliest_of_a_log_whose_head_is_gone(copied: Copied) -> None:
     topic = fill(copied)
     produce(copied.source, topic, [b"more"] * 50)
-    client, where = admin(copied.source), TopicPartition(topic, 0, 120)
-    client.delete_records([where])[where].result(30)
+    delete_before(copied.source, topic, 120)
 
     assert "log start offset 120" in refused(copied, "set", f"{topic}:0:119")
     (move,) = change(copied, "set", "--to", "earliest")["moves"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.changes import dump_names
@@ -36,7 +36,6 @@ from k2ktui.sync.moves.positions import PositionPlanner
 from k2ktui.sync.recovery import RecoveryWriter, plan_to_recover
 from tests.support.clusters.kafka import (
     Out,
-    admin,
     client,
     create_topic,
     delete_before,
@@ -94,12 +93,6 @@ def recover(copied: Copied, *arguments: str, code: int | None = 0) -> Any:
 
 def effects(shown: Any, topic: str) -> dict[int, str]:
     return {m["partition"]: m["effect"] for m in shown["moves"] if m["topic"] == topic}
-
-
-def delete_records(node: KafkaNode, topic: str, partition: int, before: int) -> None:
-    with_admin = admin(node)
-    at = TopicPartition(topic, partition, before)
-    with_admin.delete_records([at])[at].result(30)
 
 
 @contextmanager
@@ -194,7 +187,7 @@ def test_what_the_logs_do_not_prove_stays_stopped(copied: Copied) -> None:
     produce(copied.source, repeats, [Out(b"same", timestamp=int(time.time() * 1000))] * 40)
     copied.copy(repeats)
     produce(copied.target, topic, [Out(b"of another program", partition=1)])
-    delete_records(copied.source, topic, 2, 40)
+    delete_before(copied.source, topic, 40, partition=2)
     mapping = MappingRecord(
         copied.name,
         SourcePartition(topic, 3),
@@ -357,7 +350,7 @@ def test_expired_mappings_keep_records_from_coming_back(copied: Copied) -> None:
     with transaction(copied, "an-earlier-run") as producer:
         producer.produce(topic, b"of a mapping that has expired", partition=0)
     copy_in_transaction(copied, topic)
-    delete_records(copied.target, copied.mappings, 0, 1)
+    delete_before(copied.target, copied.mappings, 1)
     delete_topic(copied.target, copied.commits)
 
     done = recover(copied, "--yes", code=None)

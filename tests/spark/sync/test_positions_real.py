@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from k2ktui.engine.access import access
 from k2ktui.engine.records.state import SourcePartition
@@ -20,8 +19,8 @@ from k2ktui.sync.moves.position_writer import PositionWriter
 from k2ktui.sync.moves.positions import PositionPlanner
 from tests.support.clusters.kafka import (
     Out,
-    admin,
     create_topic,
+    delete_before,
     eventually,
     produce,
     read_all,
@@ -99,8 +98,7 @@ def test_a_source_log_that_moved_since_is_refused(
     copied: Copied, topic: str, positions: PositionPlanner
 ) -> None:
     change = positions.plan_set({SourcePartition(topic, 0): 40})
-    client, where = admin(copied.source), TopicPartition(topic, 0, 60)
-    client.delete_records([where])[where].result(30)
+    delete_before(copied.source, topic, 60)
     with pytest.raises(Refused, match=r"source log .* has changed"):
         PositionWriter(copied.config, positions).apply(change, access())
 

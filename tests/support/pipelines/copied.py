@@ -39,9 +39,9 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Got,
     Out,
-    admin,
     client,
     create_topic,
+    delete_before,
     end_offsets,
     produce,
     read_all,
@@ -325,7 +325,5 @@ def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where
 
 def delete_records(node: KafkaNode, topic: str) -> None:
     """Delete all records of a topic, as its retention does."""
-    with_admin = admin(node)
-    ends = [TopicPartition(topic, n, end) for n, end in end_offsets(node, topic).items()]
-    for future in with_admin.delete_records(ends).values():
-        future.result(30)
+    for partition, end in end_offsets(node, topic).items():
+        delete_before(node, topic, end, partition)
