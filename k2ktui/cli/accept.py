@@ -45,7 +45,10 @@ def accept_clusters(
     """
     if not ids:
         if yes:
-            raise ConfigError("--yes confirms --accept-cluster, which is not given")
+            raise ConfigError(
+                "--yes confirms --accept-cluster, which is not given",
+                unchanged="Nothing was started.",
+            )
         return
     # Deferred imports: a start without the option must not wait for them.
     from k2ktui.cli.terminal.confirm import confirm

@@ -143,9 +143,15 @@ def start(
     from k2ktui.cli.jobs_checks import run_checks
 
     if rewind and not is_sync:
-        raise ConfigError("--rewind needs --sync: copying does not commit for groups")
+        raise ConfigError(
+            "--rewind needs --sync: copying does not commit for groups",
+            unchanged="Nothing was started.",
+        )
     if accepted and is_sync:
-        raise ConfigError("--accept-cluster is of the pipeline that copies, not of --sync")
+        raise ConfigError(
+            "--accept-cluster is of the pipeline that copies, not of --sync",
+            unchanged="Nothing was started.",
+        )
     config = load_flow(files).config if is_sync else load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before the slow checks

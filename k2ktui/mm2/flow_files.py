@@ -52,6 +52,7 @@ def mirror_file_error(how: str) -> ConfigError:
     """Return the error for a MirrorMaker 2 file where none can be used; ``how`` adds to it."""
     return ConfigError(
         f"a MirrorMaker 2 file cannot be used with this command{how}",
+        unchanged="Nothing was done.",
         hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
         "console, groups, watch and mm2 read it directly.",
     )

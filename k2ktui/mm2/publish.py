@@ -106,11 +106,13 @@ class Publisher:
         if config is None:
             raise ConfigError(
                 "mm2 publish needs a pipeline file, not a MirrorMaker 2 file",
+                unchanged="Nothing was published.",
                 hint="Give a k2ktui pipeline file with -f.",
             )
         if not (names.source and names.target):
             raise ConfigError(
                 "the source alias or the target alias is missing",
+                unchanged="Nothing was published.",
                 hint="Give --source-alias and --target-alias, or set mm2.sourceAlias and "
                 "mm2.targetAlias in the pipeline file.",
             )

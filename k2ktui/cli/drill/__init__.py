@@ -147,7 +147,9 @@ def resume(
 
     agreed, accept = read_phases(yes_to), begin.read_checks(accepted)
     if as_kind and from_fence:
-        raise ConfigError("--as and --from-fence cannot be combined")
+        raise ConfigError(
+            "--as and --from-fence cannot be combined", unchanged="Nothing was changed."
+        )
     if site.is_site(files, directory, leave_out=leave_out):
         assert directory is not None
         site.refuse_with_directory(forward=forward, export_to=export_to)

@@ -28,6 +28,7 @@ def command(file: str, named: str, output: str | None, as_json: bool) -> None:
     if bool(file) == bool(named):
         raise ConfigError(
             "give one file of MirrorMaker 2" + (", not two" if file else ""),
+            unchanged="Nothing was done.",
             hint="k2ktui mm2 import FILE, or -f FILE; FILE#A->B selects one flow.",
         )
     path, _, flow = (file or named).partition("#")
@@ -57,6 +58,9 @@ def _write(path: Path, text: str) -> None:
             hint="Choose another file name.",
         ) from error
     except OSError as error:
-        raise ConfigError(f"{safe_text(path)} cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"{safe_text(path)} cannot be written: {error.strerror}",
+            unchanged="Nothing was written.",
+        ) from error
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Confirmation before a change: the operator types the pipeline's name; Enter alone refuses."""
+"""Confirmation before a change: the operator types the name of what is changed; Enter refuses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from k2ktui.errors import Refused
 from k2ktui.text import safe_text
 
 
-def confirm(pipeline: str, what: str, *, yes: bool, side: str = "target") -> None:
+def confirm(name: str, what: str, *, yes: bool, side: str = "target") -> None:
     """Require the operator's confirmation.
 
     Args:
-        pipeline: the name to type.
+        name: what is changed, a pipeline, flow or connector: the name to type.
         what: the action, as the end of the sentence "Type … to".
         yes: whether ``--yes`` was given, which skips the prompt.
         side: the cluster that is changed; on the ``source`` nothing is skipped.
@@ -27,7 +27,7 @@ def confirm(pipeline: str, what: str, *, yes: bool, side: str = "target") -> Non
         raise Refused(
             "--yes does not confirm a change on the source",
             unchanged="Nothing was changed.",
-            hint="Repeat without --yes, and type the pipeline's name.",
+            hint="Repeat without --yes, and type the name that it asks for.",
         )
     if yes:
         return
@@ -39,9 +39,8 @@ def confirm(pipeline: str, what: str, *, yes: bool, side: str = "target") -> Non
             if side == "target"
             else "Run it in a terminal.",
         )
-    name = safe_text(pipeline)
     typed = click.prompt(
-        f"Type the pipeline's name, {name}, to {what}", default="", show_default=False, err=True
+        f"Type {safe_text(name)} to {what}", default="", show_default=False, err=True
     )
-    if typed.strip() != pipeline:
+    if typed.strip() != name:
         raise Refused("the confirmation did not match", unchanged="Nothing was changed.")

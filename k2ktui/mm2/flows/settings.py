@@ -81,10 +81,12 @@ class MirrorSettings:
         if name:
             raise ConfigError(
                 f"{safe_text(self.file)} has no flow {safe_text(name)}",
+                unchanged="Nothing was done.",
                 hint=f"Choose one of its flows: {available}." if available else advice,
             )
         raise ConfigError(
             f"{safe_text(self.file)} enables {available or 'no flow'}",
+            unchanged="Nothing was done.",
             hint=f"Choose one: -f '{safe_text(self.file)}#A->B'." if available else advice,
         )
 
@@ -106,7 +108,9 @@ def load_settings(
         raw = read_file(str(path))
     except OSError as error:
         raise ConfigError(
-            f"{safe_text(path)} cannot be read: {error.strerror}", hint="Check the file name."
+            f"{safe_text(path)} cannot be read: {error.strerror}",
+            unchanged="Nothing was done.",
+            hint="Check the file name.",
         ) from error
     if len(raw) > BYTE_LIMIT:
         raise ConfigError(f"{safe_text(path)} is larger than {BYTE_LIMIT >> 10} KiB")
