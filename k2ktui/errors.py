@@ -127,6 +127,10 @@ class Refused(K2kError):
     exit_code = ExitCode.REFUSED
 
 
+class Declined(Refused):
+    """The operator did not confirm it, or stopped it: a decision, not a failure."""
+
+
 class ClusterRefused(Refused):
     """A cluster answers and refuses, for want of a right or by one of its settings.
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from k2ktui.engine.drill.model import Drill
-from k2ktui.errors import Refused
+from k2ktui.errors import Declined
 from k2ktui.text import safe_text
 
 _LOOK_S = 0.2
 
 
-class StoppedHere(Refused):
+class StoppedHere(Declined):
     """The operator has stopped the drill's thread here."""
 
 

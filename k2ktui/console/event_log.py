@@ -24,6 +24,7 @@ class EventKind(StrEnum):
     FAILED = "failed"
     STARTED = "started"
     DONE = "done"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,15 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.moves.journal import new_id
 from k2ktui.engine.name_pattern import NamePattern, require_match
 from k2ktui.engine.records.moved_topic import MovedTopic
-from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.errors import (
+    ConfigError,
+    ConnectionFailed,
+    Declined,
+    K2kError,
+    PartlyApplied,
+    Refused,
+    TimedOut,
+)
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.failpoints import failpoint
@@ -200,7 +208,7 @@ def _confirm_topics(session: Session, topics: DrillTopics) -> None:
     if topics.choice is None or session.drill.kind is DrillKind.REHEARSE:
         return
     if not session.operator.confirm(session.drill, TOPICS_STEP, "\n".join(topics.lines)):
-        raise Refused("the topics were not confirmed", unchanged=UNCHANGED)
+        raise Declined("the topics were not confirmed", unchanged=UNCHANGED)
 
 
 def _source_id(flow: Flow, target: Cluster) -> str:

@@ -44,7 +44,7 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.plan import Plan
 from k2ktui.engine.name_pattern import NamePattern
-from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.errors import Declined, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.flow import Flow, only_topics
@@ -316,10 +316,10 @@ class Session:
         self.count_waiting(phase, monotonic() - began)
         return agreed
 
-    def not_confirmed(self, step: str) -> Refused:
+    def not_confirmed(self, step: str) -> Declined:
         """Return the error that something was not confirmed."""
         verb = next_verb(self.drill)
-        return Refused(
+        return Declined(
             f"{step} was not confirmed",
             unchanged="The drill stays where it is.",
             hint=f"{verb.capitalize()} it: {drill_command(self.drill, verb)}",

@@ -42,7 +42,15 @@ from k2ktui.engine.drill.site_selection import (
     select_site,
 )
 from k2ktui.engine.moves.journal import new_id
-from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.errors import (
+    ConfigError,
+    ConnectionFailed,
+    Declined,
+    K2kError,
+    PartlyApplied,
+    Refused,
+    TimedOut,
+)
 from k2ktui.fleet.files import PipelineFile
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
@@ -179,7 +187,7 @@ def _ask_unknown(selection: SiteSelection, operator: SiteOperator) -> None:
         pipelines=tuple(file.pipeline for file in selection.unknown),
     )
     if not operator.confirm(None, question):
-        raise Refused(
+        raise Declined(
             "leaving out files of an unknown source was not confirmed",
             unchanged="No drill was begun.",
             hint="Correct these files, select pipelines with --only REGEX, or name those to leave "
@@ -486,7 +494,7 @@ def _require_same_files(
         site.name,
     )
     if not operator.confirm(site, question):
-        raise Refused(
+        raise Declined(
             "continuing with other files was not confirmed: " + "; ".join(changed),
             unchanged=_UNCHANGED,
             hint="Use the files with which the drill was begun.",
@@ -572,7 +580,7 @@ def abort_site(
     if can_all_go_back(site) and (asked := [s for s in silent if s.pipeline not in left_out]):
         question = leave_out_question(site, asked, "abort")
         if not operator.confirm(site, question):
-            raise Refused(
+            raise Declined(
                 "aborting without pipelines that cannot be read was not confirmed",
                 unchanged=_UNCHANGED,
                 hint="Wait until their targets answer, or leave them out: --leave-out NAME.",

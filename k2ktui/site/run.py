@@ -44,7 +44,7 @@ from k2ktui.engine.drill.site import (
 from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
 from k2ktui.engine.drill.steps import find_change, next_phase, waits_for_tail_choice
 from k2ktui.engine.topics import LEGAL_TOPIC
-from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.errors import ConfigError, Declined, K2kError, Refused
 from k2ktui.faults import fault
 from k2ktui.kafka.admin.acls import allow_writes
 from k2ktui.kafka.clients import source_cluster
@@ -636,8 +636,8 @@ def _live(state: MemberState) -> str:
     return f"{phase}: {safe_message(state.drill.record(phase).live) or 'not begun'}"
 
 
-def _not_confirmed(what: str, site: SiteDrill) -> Refused:
-    return Refused(
+def _not_confirmed(what: str, site: SiteDrill) -> Declined:
+    return Declined(
         f"{what} was not confirmed",
         unchanged=_STAYS,
         hint=f"Resume it: k2ktui drill resume {safe_text(site.id)} -d DIR",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
+from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
 from k2ktui.drill import operations
 from k2ktui.engine.drill.checks import DrillPhase
@@ -17,6 +18,7 @@ from k2ktui.engine.drill.hook_steps import begin_hook, put_hook, with_file_hooks
 from k2ktui.engine.drill.hooks import Hook, HookStatus, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.steps import turn_into_disaster
+from k2ktui.errors import Declined
 from tests.console.test_drill import watch
 from tests.support.console.driver import ConsoleDriver
 from tests.support.drill.made_drills import acted, fencing, in_phase, through
@@ -151,6 +153,27 @@ def test_a_drill_is_held_where_it_is_and_cannot_be_left_while_it_runs() -> None:
         assert "stops where it is. Resume it: k2ktui drill resume" in work
         await console.press("H")
         await console.sees("was stopped here", "It stays where it is.", "R resumes it")
+        last, *_ = console.app.events.events
+        assert last.kind is EventKind.STOPPED, "to hold a drill is no failure"
+        assert last.text.startswith(f"drill: drill {APPLYING.id} was stopped here")
+
+    watch(steps, fencing())
+
+
+def test_what_is_not_confirmed_is_no_failure() -> None:
+    def declined(operator: ScreenOperator) -> Drill:
+        operator.show(APPLYING)
+        if not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets of 4 groups"):
+            raise Declined("apply was not confirmed")
+        return APPLYING
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, declined)
+        await console.sees("type apply to confirm")
+        await console.press("escape")
+        await console.sees("apply was not confirmed")
+        last, *_ = console.app.events.events
+        assert (last.kind, last.text) == (EventKind.STOPPED, "drill: apply was not confirmed")
 
     watch(steps, fencing())
 

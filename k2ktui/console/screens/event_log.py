@@ -27,11 +27,12 @@ _TONES = {
     EventKind.FAILED: Tone.BAD,
     EventKind.STARTED: Tone.INFO,
     EventKind.DONE: Tone.OK,
+    EventKind.STOPPED: Tone.INFO,
 }
 
 
 class EventLogScreen(ListScreen):
-    """What was polled, changed, failed and done in this session."""
+    """What was polled, changed, failed, stopped and done in this session."""
 
     ENTRY: ClassVar[str] = "events"
     PANEL: ClassVar[str] = "Events"

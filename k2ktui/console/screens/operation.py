@@ -22,7 +22,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of, wrap
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.apply import OffsetWrite, undo_text
-from k2ktui.errors import K2kError
+from k2ktui.errors import Declined, K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync import operations
@@ -138,7 +138,8 @@ class OperationScreen(RowsScreen):
 
         def broken(error: K2kError) -> None:
             over(error)
-            events.add(EventKind.FAILED, f"{doing}: {error}", command)
+            kind = EventKind.STOPPED if isinstance(error, Declined) else EventKind.FAILED
+            events.add(kind, f"{doing}: {error}", command)
             if failed is not None:
                 failed(error)
             self.show_state()

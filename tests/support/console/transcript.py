@@ -59,7 +59,7 @@ _OF_TEXTUAL = (
     "scroll_",
 )
 _BETWEEN_LOOKS = ("jobs._LOOK_S", "jobs_log._LOOK_S", "jobs_log._RUNS_S", "overview._LOOK_S")
-_ACTIONS = (EventKind.STARTED, EventKind.DONE, EventKind.FAILED)
+_ACTIONS = (EventKind.STARTED, EventKind.DONE, EventKind.FAILED, EventKind.STOPPED)
 
 
 def _shortened(lines: Sequence[str], before: Sequence[str]) -> Iterator[str]:
