@@ -65,7 +65,7 @@ class ActionApp(ThemedApp):
     def report(self, text: str, *, error: bool = False, more: str = "") -> None:
         """Say what came of an action: in a notification, with ``more``, and in the event log."""
         kind = EventKind.FAILED if error else EventKind.DONE
-        self.events.add(kind, " ".join(text.splitlines()))
+        self.events.add(kind, text)
         self.inform(f"{text}\n{more}" if more else text, error=error)
 
     # Settings

@@ -496,7 +496,13 @@ class ListScreen(ConsoleScreen):
             self.query_one(FootLine).show(self.grid())
 
     def on_resize(self) -> None:
-        """Draw the panel beside the table for the new size; Textual calls the base's, too."""
+        """Draw the panel beside the table once it has its new size, for which it wraps its lines.
+
+        Textual calls the base's handler, too.
+        """
+        self.call_after_refresh(self._draw_side)
+
+    def _draw_side(self) -> None:
         if self.query("#side"):
             self.show_side()
 

@@ -83,7 +83,7 @@ class DrillBaseScreen(OperationScreen):
         events.add(EventKind.STARTED, step.title, command)
 
         def done(text: str) -> None:
-            events.add(EventKind.DONE, f"{step.title}: {' '.join(text.splitlines())}", command)
+            events.add(EventKind.DONE, f"{step.title}: {text}", command)
             self.inform(text, "information")
 
         def failed(error: K2kError) -> None:

@@ -98,10 +98,6 @@ class FleetScreen(ListScreen):
         feed = self.session.feed
         return list(feed.rows) if isinstance(feed, FleetViews) else []
 
-    def on_resize(self) -> None:
-        """Wrap the panel's lines once it has its new width; Textual calls the base's, too."""
-        self.call_after_refresh(self.show_side)
-
     def show_side(self) -> None:
         """Show the pipeline under the cursor, with all its problems."""
         row: FleetRow | None = self.query_one(Grid).current

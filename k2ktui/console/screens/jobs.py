@@ -166,10 +166,6 @@ class JobsScreen(ListScreen):
                 self._new_start = ""
                 self.grid().select(row.key)
 
-    def on_resize(self) -> None:
-        """Wrap the panels' lines once they have their new width; Textual calls the base's, too."""
-        self.call_after_refresh(self.show_side)
-
     def show_side(self) -> None:
         """Show the run under the cursor and the end of its log, and give each part its lines."""
         if not (self.query("#run-lines") and self.query("#job-log")):
