@@ -19,8 +19,8 @@ from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_message
 
 _SHARE = 0.94  # of the screen's height, as in the style sheet
-# Frame, title, state, field, buttons and the lines between them.
-_OTHER_LINES = 12
+# Frame, title, field, buttons and the lines between them.
+_OTHER_LINES = 10
 
 
 def dialog_height(screen_height: int) -> int:
@@ -119,8 +119,13 @@ class Confirm(Dialog[bool]):
     def on_resize(self) -> None:
         """Wrap the details, and give them the lines that the rest of the dialog leaves."""
         self._show()
-        height = dialog_height(self.app.size.height) - _OTHER_LINES
-        self.query_one("#confirm-text").styles.max_height = max(3, height)
+        self.give_room()
+
+    def give_room(self) -> None:
+        """Let the details scroll in what the rest leaves: the buttons are always on the screen."""
+        state = len(self.query_one("#confirm-state", TextLines).lines)
+        height = dialog_height(self.app.size.height) - _OTHER_LINES - state
+        self.query_one("#confirm-text").styles.max_height = max(1, height)
 
     def _show(self) -> None:
         """Show the details."""

@@ -106,6 +106,7 @@ class StartDialog(Confirm):
         lines += [line for check in self._checks for line in self._lines_of(check)]
         self.query_one("#confirm-lines", TextLines).show(lines)
         self.query_one("#confirm-state", TextLines).show(self._state())
+        self.give_room()
 
     def must_wait(self, key: str) -> bool:
         """Let what confirms the start wait for the checks."""

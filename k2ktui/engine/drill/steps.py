@@ -163,14 +163,23 @@ def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
 
 
 def list_remarks(drill: Drill) -> list[str]:
-    """Return everything that was found so far, for the question before the point of no return."""
+    """Return everything that was found so far, for the question before the point of no return.
+
+    A check that several phases have asked is named once, with its last evidence.
+    """
     groups = [
         f"{safe_text(group.group)}: {group.skipped or 0:,} skipped, "
         f"{group.reread or 0:,} read again"
         for group in drill.groups
         if group.skipped or group.reread
     ]
-    return [*groups, *drill.blockers]
+    checks = {
+        blocker: check
+        for record in drill.phases
+        for blocker, (_, check) in zip(_blockers(record), record.list_findings(), strict=True)
+    }
+    last = {checks.get(blocker) or blocker: blocker for blocker in drill.blockers}
+    return [*groups, *last.values()]
 
 
 def begin_phase(drill: Drill, phase: DrillPhase, at_ms: int) -> Drill:

@@ -14,8 +14,8 @@ from k2ktui.drill.progress import (
 )
 from k2ktui.drill.report import list_harm, stopped_ms, summarize
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillFigures, GroupResult
-from k2ktui.engine.drill.steps import list_remarks
+from k2ktui.engine.drill.model import Drill, DrillFigures, GroupResult, PhaseStatus
+from k2ktui.engine.drill.steps import add_blockers, end_phase, list_remarks
 from k2ktui.engine.severity import Severity
 from k2ktui.present.drills import judge_drill, judge_phase
 from tests.support.drill.made_drills import (
@@ -118,6 +118,28 @@ def test_every_remark_is_known_before_the_point_of_no_return() -> None:
     remarks = list_remarks(drill)
     assert remarks[0] == "legacy: 7,379 skipped, 0 read again"
     assert remarks[1:] == list(drill.blockers)
+
+
+def test_a_check_that_several_phases_have_asked_is_one_remark() -> None:
+    drill = fencing()
+    for phase, number in ((DrillPhase.PREFLIGHT, 2), (DrillPhase.APPLY, 3)):
+        found = tuple(f"{check} of billing: {number} offsets" for check in ("D19", "D24"))
+        drill = end_phase(
+            drill,
+            phase,
+            PhaseStatus.DONE,
+            NOON_MS,
+            "",
+            (f"{phase} was slow", *found),
+            ("D19", "D24"),
+        )
+        drill = add_blockers(drill, phase)
+    assert list_remarks(drill) == [
+        "preflight: preflight was slow",
+        "apply: D19 of billing: 3 offsets",
+        "apply: D24 of billing: 3 offsets",
+        "apply: apply was slow",
+    ]
 
 
 def test_a_disaster_counts_from_its_beginning() -> None:

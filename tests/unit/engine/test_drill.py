@@ -360,9 +360,9 @@ def test_a_rehearsal_that_only_misses_an_objective_would_still_move_every_group(
     assert not misses_only_objectives(both)
 
 
-LOST = {"figures": DrillFigures(rpo_records=1_200)}
+LOST = DrillFigures(rpo_records=1_200)
 HARMS: dict[str, dict[str, object]] = {
-    "missing": LOST,
+    "missing": {"figures": LOST},
     "missing at least": {"figures": DrillFigures(rpo_at_least=3)},
     "different": {"figures": DrillFigures(content_different=1)},
     "read again": {"groups": (GroupResult("payments", reread=2),)},
@@ -389,8 +389,8 @@ def test_harm_is_a_finding(kind: DrillKind, harm: str) -> None:
 @pytest.mark.parametrize(
     "spared",
     [
-        ended(done(make(DrillKind.REHEARSE, **LOST), *PHASES[DrillKind.REHEARSE])),
-        make(status=DrillStatus.ABORTED, ended_ms=9_000, **LOST),
+        ended(done(make(DrillKind.REHEARSE, figures=LOST), *PHASES[DrillKind.REHEARSE])),
+        make(status=DrillStatus.ABORTED, ended_ms=9_000, figures=LOST),
     ],
     ids=["rehearsal", "aborted"],
 )
