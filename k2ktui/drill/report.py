@@ -41,8 +41,9 @@ def has_findings(drill: Drill) -> bool:
     The harm of a drill that has moved the pipeline is part of it: only one that succeeded, without
     a finding, has none.
     """
-    found = any(record.findings or record.status is PhaseStatus.FAILED for record in drill.phases)
-    return found or bool(drill.blockers) or bool(_has_moved(drill) and list_harm(drill))
+    if drill.blockers or (_has_moved(drill) and list_harm(drill)):
+        return True
+    return any(record.findings or record.status is PhaseStatus.FAILED for record in drill.phases)
 
 
 def _has_moved(drill: Drill) -> bool:

@@ -123,14 +123,14 @@ def test_every_remark_is_known_before_the_point_of_no_return() -> None:
 def test_a_check_that_several_phases_have_asked_is_one_remark() -> None:
     drill = fencing()
     for phase, number in ((DrillPhase.PREFLIGHT, 2), (DrillPhase.APPLY, 3)):
-        found = tuple(f"{check} of billing: {number} offsets" for check in ("D19", "D24"))
+        failed = tuple(f"{check} of billing: {number} offsets" for check in ("D19", "D24"))
         drill = end_phase(
             drill,
             phase,
             PhaseStatus.DONE,
             NOON_MS,
             "",
-            (f"{phase} was slow", *found),
+            (f"{phase} was slow", *failed),
             ("D19", "D24"),
         )
         drill = add_blockers(drill, phase)
