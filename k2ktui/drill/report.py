@@ -38,10 +38,11 @@ def end_text(drill: Drill) -> str:
 def has_findings(drill: Drill) -> bool:
     """Return whether something was found that an operator should know or fix.
 
-    The harm of a drill that has moved the pipeline is part of it: only one that succeeded, without
-    a finding, has none.
+    The harm of a drill that has moved the pipeline is part of it. Records that are read again or
+    skipped are not: D22 finds them, except where an operator has chosen the position.
     """
-    if drill.blockers or (_has_moved(drill) and list_harm(drill)):
+    harmed = any(number for number, _ in _harm(drill))
+    if drill.blockers or (_has_moved(drill) and harmed):
         return True
     return any(record.findings or record.status is PhaseStatus.FAILED for record in drill.phases)
 
@@ -62,21 +63,30 @@ def list_harm(drill: Drill) -> list[str]:
 
     Findings of checks are not harm: they name what could have gone wrong, or still may.
     """
+    reread, skipped = (sum(n or 0 for n in ns) for ns in _effects(drill.groups))
+    missing, *others = _harm(drill)
+    harm = (
+        missing,
+        (reread, f"{counted(reread, 'record')} read again"),
+        (skipped, f"{counted(skipped, 'record')} skipped"),
+        *others,
+    )
+    return [text for number, text in harm if number]
+
+
+def _harm(drill: Drill) -> list[tuple[int, str]]:
+    """Return the harm that no operator has chosen: a number, and what it counts."""
     figures, groups = drill.figures, drill.groups
     missing = figures.rpo_records or figures.rpo_at_least or 0
-    reread, skipped = (sum(n or 0 for n in ns) for ns in _effects(groups))
     unmapped = sum(1 for group in groups if group.unmapped)
     absent = sum(1 for group in groups if group.was_active and group.joined is False)
     least = "at least " if figures.rpo_records is None else ""
-    harm = (
+    return [
         (missing, f"{least}{counted(missing, 'record')} missing"),
-        (reread, f"{counted(reread, 'record')} read again"),
-        (skipped, f"{counted(skipped, 'record')} skipped"),
         (figures.content_different, f"{counted(figures.content_different, 'record')} different"),
         (unmapped, f"{counted(unmapped, 'group')} not moved completely"),
         (absent, f"{counted(absent, 'group')} not on the target yet"),
-    )
-    return [text for number, text in harm if number]
+    ]
 
 
 def _effects(groups: Collection[GroupResult]) -> tuple[list[int | None], list[int | None]]:

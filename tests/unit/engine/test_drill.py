@@ -365,8 +365,6 @@ HARMS: dict[str, dict[str, object]] = {
     "missing": {"figures": LOST},
     "missing at least": {"figures": DrillFigures(rpo_at_least=3)},
     "different": {"figures": DrillFigures(content_different=1)},
-    "read again": {"groups": (GroupResult("payments", reread=2),)},
-    "skipped": {"groups": (GroupResult("payments", skipped=2),)},
     "not moved completely": {"groups": (GroupResult("payments", unmapped=1),)},
     "not on the target": {"groups": (GroupResult("payments", was_active=True, joined=False),)},
 }
@@ -375,7 +373,7 @@ HARMS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("kind", [kind for kind in DrillKind if kind is not DrillKind.REHEARSE])
 def test_harm_is_a_finding(kind: DrillKind, harm: str) -> None:
-    """Scripts see the exit code only: 0 is for a drill that succeeded."""
+    """Scripts see the exit code only."""
     harmed = ended(done(make(kind, **HARMS[harm]), *PHASES[kind]))
     assert " ended: " in summarize(harmed)[0]
     assert has_findings(harmed)
@@ -384,6 +382,18 @@ def test_harm_is_a_finding(kind: DrillKind, harm: str) -> None:
     assert " succeeded." in summarize(unharmed)[0]
     assert not has_findings(unharmed)
     assert '<ul class="summary ok">' in report_html(unharmed)
+
+
+@pytest.mark.parametrize("effect", ["reread", "skipped"])
+def test_what_an_operator_chose_is_no_finding(effect: str) -> None:
+    """Where nobody has chosen the position, the check D22 finds it."""
+    group = GroupResult("payments", **{effect: 2})  # type: ignore[arg-type]
+    moved = ended(done(make(groups=(group,)), *PHASES[DrillKind.PLANNED]))
+    assert " ended: 2 records " in summarize(moved)[0]
+    assert not has_findings(moved)
+    texts = ("D22 re-reads, skips and next records: at most 2 read again",)
+    checked = end_phase(moved, DrillPhase.APPLY, PhaseStatus.DONE, 3_000, "", texts, ("D22",))
+    assert has_findings(checked)
 
 
 @pytest.mark.parametrize(
