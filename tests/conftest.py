@@ -32,8 +32,8 @@ settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
 settings.load_profile("k2ktui")
 
 pytest_plugins = [
+    "tests.support.schedule.outcomes",  # before the next one, which imports it
     "tests.support.schedule.plugin",
-    "tests.support.schedule.outcomes",
     "tests.support.schedule.shuffle",
     "tests.support.pipelines.fixtures",
 ]

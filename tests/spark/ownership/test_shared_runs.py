@@ -30,7 +30,10 @@ PATIENT = {"coordination.assignment.graceWindow": "1 hour"}
 def test_two_runs_share_a_pipeline_and_one_is_killed(
     make_pipeline: MakePipeline, topics: dict[str, int]
 ) -> None:
-    """The other one, on another host, copies all of it after the grace window."""
+    """The other one, on another host, copies all of it after the grace window.
+
+    It does so again after a run that copies alone has taken the pipeline, and has stopped.
+    """
     shared = make_pipeline(list(topics), SHARED)
     with Traffic(shared.source, topics, 1):
         first = shared.start()
@@ -41,6 +44,10 @@ def test_two_runs_share_a_pipeline_and_one_is_killed(
         second.expect("firstrecord")
         await_all_copying(shared, topics)
         first.signal(signal.SIGKILL)
+        expect_owning([second])
+        await_all_copying(shared, topics)
+        take_all(shared, topics)
+        assert second.running
         expect_owning([second])
         await_all_copying(shared, topics)
     prove_caught_up(shared, topics)
@@ -54,7 +61,7 @@ def test_two_runs_share_a_pipeline_and_one_is_killed(
 def test_runs_of_one_host_take_slots_over_from_each_other(
     make_pipeline: MakePipeline, topics: dict[str, int], seed: int
 ) -> None:
-    """Many that start at once, kills, stops, also of the one that leads, and a run that is alone.
+    """Many that start at once, kills, and stops, also of the one that leads.
 
     None waits: the grace window is longer than any test. As Lenses' documentation allows, the
     assignment topic is the commit topic.
@@ -78,19 +85,16 @@ def test_runs_of_one_host_take_slots_over_from_each_other(
         left = shared.start()
         expect_owning([left])
         await_all_copying(shared, topics)
-        take_all(shared, topics, names)
-        assert left.running
-        expect_owning([left])
-        await_all_copying(shared, topics)
     prove_caught_up(shared, topics)
     assert left.stop() == 0
+    shared.prove()
 
 
-def take_all(shared: Pipeline, topics: dict[str, int], names: dict[str, str]) -> None:
+def take_all(shared: Pipeline, topics: dict[str, int]) -> None:
     """Copy alone for a while, which takes the pipeline from all runs that share it."""
     directory = shared.directory / "exclusive"
     directory.mkdir()
-    alone = Pipeline(directory, shared.source, shared.target, list(topics), names, shared.name)
+    alone = Pipeline(directory, shared.source, shared.target, list(topics), {}, shared.name)
     with alone.start() as run:
         run.expect("firstrecord")
         await_all_copying(shared, topics)
