@@ -343,14 +343,14 @@ def test_what_a_registry_lacks_is_refused(copied: Copied) -> None:
     for registry, subject in ((registries.source, here), (registries.target, there)):
         register(registry, subject, '{"type": "string"}')
     json_rule, priced = rules(topics)["json"], rules(topics)["message"]
-    value = f"{topics['message']}-value"
+    value, written = f"{topics['message']}-value", json_rule["encode"]
     wrong: list[tuple[dict[str, Any], str]] = [
         (
-            {**json_rule, "encode": {"value": {"json": {"subject": "nosuch"}}}},
+            {**json_rule, "encode": {**written, "value": {"json": {"subject": "nosuch"}}}},
             "does not have subject nosuch",
         ),
         (
-            {**json_rule, "encode": {"value": {"json": {"subject": there}}}},
+            {**json_rule, "encode": {**written, "value": {"json": {"subject": there}}}},
             "is not a JSON schema",
         ),
         (
