@@ -176,7 +176,8 @@ class Uncommitted:
 
     A record counts as read once a commit covers it, as for an application that keeps its results
     together with its offsets. A member that has lost its place, as on a machine that stands still
-    for seconds, reads again what it had not committed: no move of its group is the cause.
+    for seconds, reads again what it had not committed: no move of its group is the cause. It counts
+    an offset once.
 
     Args:
         processed: called with each record that counts.
@@ -185,6 +186,7 @@ class Uncommitted:
     def __init__(self, processed: Callable[[Message], None]) -> None:
         self._processed = processed
         self._messages: dict[Where, list[Message]] = defaultdict(list)
+        self._counted: dict[Where, int] = defaultdict(int)  # up to this offset
 
     def __bool__(self) -> bool:
         return any(self._messages.values())
@@ -218,10 +220,12 @@ class Uncommitted:
                 continue
             messages = self._messages.pop(place)
             for message in messages:
-                if (message.offset() or 0) < offset.offset:
-                    self._processed(message)
-                else:
+                at = message.offset() or 0
+                if at >= offset.offset:
                     self._messages[place].append(message)
+                elif at >= self._counted[place]:
+                    self._processed(message)
+                    self._counted[place] = at + 1
 
 
 @dataclass(frozen=True, slots=True)

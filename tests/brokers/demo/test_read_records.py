@@ -111,3 +111,32 @@ def test_what_a_member_reads_again_after_it_has_lost_its_place_counts_once(
         consumers.stop()
     starts = {group: {(topic, number): 0 for number in range(2)}}
     assert records.compare(source.bootstrap, starts) == {group: ReadTotals(40, 0, 0)}
+
+
+def test_a_batch_that_was_read_before_a_new_assignment_counts_once(source: KafkaNode) -> None:
+    """The member is told of its new place within a call that then returns older records."""
+    topic, group = create_topic(source), unique_name("late")
+    produce(source, topic, [Out(b"%d" % n) for n in range(10)])
+    records = ReadRecords()
+    uncommitted = Uncommitted(lambda message: records.add(group, message))
+    place = TopicPartition(topic, 0, 0)
+    consumer = clients.consumer(source.bootstrap, group)
+
+    def read() -> None:
+        consumer.assign([place])
+        left = 10
+        while left:
+            batch = consumer.consume(left, timeout=1)
+            left -= len(batch)
+            for message in batch:
+                uncommitted.add(message)
+
+    try:
+        uncommitted.begin(consumer, [place])
+        read()
+        read()
+        uncommitted.commit(consumer)
+    finally:
+        consumer.close()
+    totals = records.compare(source.bootstrap, {group: {(topic, 0): 0}})
+    assert totals == {group: ReadTotals(10, 0, 0)}
