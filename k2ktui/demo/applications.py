@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from k2ktui.demo import clients
 from k2ktui.demo.clients import Where, Workers
 from k2ktui.demo.topics import by_name
 from k2ktui.demo.traffic import Traffic
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE
 
 _POLL_SECONDS = 0.5
 _COMMIT_SECONDS = 1.0
@@ -85,32 +84,19 @@ def commit_seed_offsets(source: str, target: str, *, flaws: bool = True) -> None
         (source, CAUGHT_UP, caught_up),
         *(((target, STOPPED, numbers),) if flaws else ()),
     ):
-        try:
-            _commit(cluster, group, offsets)
-        except KafkaException as error:
-            raise clients.client_error(error, f"commit offsets of {group}") from error
+        _commit(cluster, group, offsets)
 
 
 def _commit(bootstrap: str, group: str, offsets: Mapping[Where, int]) -> None:
     consumer = clients.consumer(bootstrap, group)
+    wanted = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
     try:
-        wanted = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
-        _persist(consumer, wanted)
+        clients.persist(
+            lambda: consumer.commit(offsets=wanted, asynchronous=False),
+            f"commit offsets of {group}",
+        )
     finally:
         consumer.close()
-
-
-def _persist(consumer: Consumer, wanted: list[TopicPartition]) -> None:
-    """Commit; retry while a newly elected coordinator loads its offsets."""
-    until = time.monotonic() + clients.TIMEOUT_SECONDS
-    while True:
-        try:
-            consumer.commit(offsets=wanted, asynchronous=False)
-            return
-        except KafkaException as error:
-            if error.args[0].code() not in COORDINATOR_RETRIABLE or time.monotonic() > until:
-                raise
-            time.sleep(clients.RETRY_SECONDS)
 
 
 # No group reads on the target before the switchover. All of them catch up, so that what they have
@@ -279,13 +265,18 @@ class ReadRecords:
 
 
 def committed(bootstrap: str, group: str, where: Collection[Where]) -> dict[Where, int]:
-    """Return the committed offsets of a group, 0 where it has none."""
+    """Return the committed offsets of a group, 0 where it has none.
+
+    Raises:
+        ConnectionFailed: they could not be read.
+    """
     consumer = clients.consumer(bootstrap, group)
+    places = [TopicPartition(topic, number) for topic, number in where]
     try:
-        places = [TopicPartition(topic, number) for topic, number in where]
-        offsets_read = consumer.committed(places, timeout=clients.TIMEOUT_SECONDS)
-    except KafkaException as error:
-        raise clients.client_error(error, f"read the offsets of {group}") from error
+        offsets_read: list[TopicPartition] = clients.persist(
+            lambda: consumer.committed(places, timeout=clients.TIMEOUT_SECONDS),
+            f"read the offsets of {group}",
+        )
     finally:
         consumer.close()
     return {(tp.topic, tp.partition): max(0, tp.offset) for tp in offsets_read}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -20,9 +20,14 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from k2ktui.demo.topics import TOPICS, DemoTopic
 from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.client_errors import NO_COORDINATOR_KNOWN
+from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, LEADER_MOVED
+
+T = TypeVar("T")
 
 TIMEOUT_SECONDS = 30.0
 RETRY_SECONDS = 2.0
+_PASSING = {*COORDINATOR_RETRIABLE, *LEADER_MOVED, NO_COORDINATOR_KNOWN}
 
 Where = tuple[str, int]
 
@@ -98,6 +103,26 @@ def client_error(error: KafkaException, what: str) -> ConnectionFailed:
     return ConnectionFailed(f"The demo could not {what}: {reason}.")
 
 
+def persist(ask: Callable[[], T], what: str) -> T:
+    """Ask a cluster; again while one that has just started elects leaders, or loads offsets.
+
+    Args:
+        ask: the question.
+        what: what it does, as "commit offsets".
+
+    Raises:
+        ConnectionFailed: it was refused, or is still not possible after 30 s.
+    """
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > until:
+                raise client_error(error, what) from error
+            time.sleep(RETRY_SECONDS)
+
+
 def create_topics(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS) -> None:
     """Create the demo's topics on both clusters (bootstrap addresses).
 
@@ -144,10 +169,14 @@ def log_start_offsets(bootstrap: str, partitions: Collection[Where]) -> dict[Whe
 
 
 def _offsets(bootstrap: str, partitions: Collection[Where], spec: OffsetSpec) -> dict[Where, int]:
-    made = admin(bootstrap)
     asked = {TopicPartition(*partition): spec for partition in partitions}
-    futures = made.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
-    return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+
+    def read() -> dict[Where, int]:
+        made = admin(bootstrap)  # an older one would ask the leaders that it remembers
+        futures = made.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+
+    return persist(read, "read where its topics begin and end")
 
 
 class Workers:

@@ -18,6 +18,7 @@ PARTITION_END = -191
 PRODUCER_FENCED = -144
 OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
+NO_COORDINATOR_KNOWN = -180
 _ALL_DOWN, _TLS, LOGIN, _TRANSPORT = -187, -181, -169, -195
 UNREACHABLE = frozenset({_TRANSPORT, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
 # No response in time, or from a broker that the library has dropped, as it does with all brokers
