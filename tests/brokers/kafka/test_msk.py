@@ -23,16 +23,16 @@ from confluent_kafka.admin import AdminClient
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConfigError, ConnectionFailed
-from k2ktui.kafka.auth import msk
+from k2ktui.kafka.auth import msk, oauth
 from k2ktui.kafka.auth.msk import MskSigner, MskTokens
 from k2ktui.kafka.properties.translation import findings, librdkafka, wire
 from k2ktui.kafka.wire.cluster import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters import cluster_ids
 from tests.support.clusters.cluster_ids import both_libraries, by_wire
-from tests.support.clusters.kafka import TIMEOUT
+from tests.support.clusters.kafka import START_S, TIMEOUT
 from tests.support.clusters.tls import Holder, make_leaf, make_root
-from tests.support.clusters.tokens import errors_until, unsigned_token
+from tests.support.clusters.tokens import Clock, errors_until, unsigned_token
 
 Properties = dict[str, str]
 AWS = "software.amazon.msk.auth.iam"
@@ -235,18 +235,21 @@ class Signatures:
 
 
 def test_a_token_is_signed_again_before_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed: list[float] = []
+    clock, signed = Clock(), []
 
     def sign(_: MskSigner) -> tuple[str, int]:
-        signed.append(time.time())
-        return str(len(signed)), int((time.time() + 1) * 1000)
+        signed.append(clock.now)
+        return str(len(signed)), int((clock.now + 100) * 1000)
 
     monkeypatch.setattr(msk, "sign", sign)
+    monkeypatch.setattr(msk, "time", clock.time)
+    monkeypatch.setattr(oauth, "time", clock)
     tokens = MskTokens(MskSigner("eu-west-1"))
     assert tokens.token() == tokens.token() == "1"
-    while tokens.token() == "1":
-        pass_time()
-    assert 0.7 < signed[1] - signed[0] < 1.0
+    clock.now += 79
+    assert tokens.token() == "1"
+    clock.now += 2
+    assert tokens.token() == tokens.token() == "2"
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +267,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode
         f"{prefix}.oauthbearer.sasl.jaas.config": oauth,
         f"{prefix}.oauthbearer.connections.max.reauth.ms": "60000",
     }
-    with KafkaNode("msk", directory / "node", properties, listeners={"SASL": "SASL_SSL"}) as node:
+    made = KafkaNode("msk", directory / "node", properties, listeners={"SASL": "SASL_SSL"})
+    with made.start(START_S) as node:
         yield node, root
 
 
@@ -310,7 +314,8 @@ def test_no_token_says_why(
     # AWS's library takes seconds to load where the machine is busy; here it is loaded.
     with pytest.raises(ConnectionFailed, match="no AWS credentials were found"):
         MskTokens(MskSigner("eu-west-1")).token()
-    monkeypatch.setattr(cluster_ids, "TIMEOUT", 2)
+    # It tries for so long, and says what it met last: by then it must have met the broker.
+    monkeypatch.setattr(cluster_ids, "TIMEOUT", 10)
     with pytest.raises(ConnectionFailed, match="no AWS credentials were found"):
         ask(at(broker))
 
@@ -384,11 +389,6 @@ def sockets_to(node: KafkaNode) -> set[int]:
         for connection in connections
         if connection.raddr and connection.raddr.port == port
     }
-
-
-def pass_time() -> None:
-    """Let other threads run."""
-    time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.auth import oauth
 from k2ktui.kafka.auth.oauth import OauthClient, TokenProvider, check_token
 from k2ktui.kafka.properties.translation import librdkafka
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters import cluster_ids
-from tests.support.clusters.kafka import TIMEOUT, admin
+from tests.support.clusters.kafka import START_S, TIMEOUT
+from tests.support.clusters.secure import create_scram_users
 from tests.support.clusters.tls import Holder, make_intermediate, make_leaf, make_root, trust_pkcs12
-from tests.support.clusters.tokens import TokenEndpoint, errors_until
+from tests.support.clusters.tokens import Clock, TokenEndpoint, errors_until
 
 pytestmark = pytest.mark.slow  # a cluster of its own
 
@@ -109,11 +105,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         **_listener("other", other),
     }
     listeners = {"SASL": "SASL_SSL", "MUTUAL": "SSL", "OTHER": "SSL"}
+    made = KafkaNode("secured", directory / "node", properties, listeners=listeners)
     with (
         TokenEndpoint(server, "replicator", SECRET) as tokens,
-        KafkaNode("secured", directory / "node", properties, listeners=listeners) as node,
+        made.start(START_S) as node,
     ):
-        _create_scram_users(node)
+        create_scram_users(node, {USER: PASSWORD})
         yield Secured(node, root, client, tokens, directory)
 
 
@@ -136,15 +133,6 @@ def _mechanisms() -> Properties:
         # Sessions last as long as their tokens, and at most a minute.
         f"{prefix}.oauthbearer.connections.max.reauth.ms": "60000",
     }
-
-
-def _create_scram_users(node: KafkaNode) -> None:
-    with_admin = admin(node)
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        info = ScramCredentialInfo(mechanism, 4096)
-        change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-        for future in with_admin.alter_user_scram_credentials([change]).values():
-            future.result(TIMEOUT)
 
 
 def config(properties: Properties) -> ClusterConfig:
@@ -289,15 +277,21 @@ def test_the_hosts_name_is_checked_unless_configured_otherwise(secured: Secured,
     assert ask(properties | unchecked, TIMEOUT) == secured.node.cluster_id
 
 
-def test_a_token_is_used_until_most_of_its_life_is_over(secured: Secured) -> None:
+def test_a_token_is_used_until_most_of_its_life_is_over(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(oauth, "time", clock)
     trust = secured.root.certificates_pem
     server = secured.directory / "broker.pem"
-    with TokenEndpoint(server, "id", "s", life=1) as endpoint:
+    with TokenEndpoint(server, "id", "s", life=100) as endpoint:
         provider = TokenProvider(OauthClient(endpoint.url, "id", "s", trust=trust))
         first = provider.token()
+        clock.now += 79
         assert provider.token() == first
-        time.sleep(1.1)
-        assert provider.token() != first
+        clock.now += 2
+        assert len(endpoint.requests) == 1
+        provider.token()
         assert len(endpoint.requests) == 2
 
 

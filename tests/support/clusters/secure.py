@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,11 +23,13 @@ from confluent_kafka.admin import (
 )
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, TIMEOUT, admin
+from tests.support.clusters.kafka import START_S, TIMEOUT, admin, eventually
 from tests.support.clusters.tls import Holder, make_leaf, make_root
 
 LISTENER = "SECURE"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+# Each change of passwords has its own, so that brokers tell which one they know; 4096 at least.
+_iterations = itertools.count(4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,12 @@ class SecureNode:
     ) -> None:
         """Grant ``operations`` on a resource to ``user``."""
         self._create(
-            AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-            for operation in operations
+            [
+                AclBinding(
+                    kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+                )
+                for operation in operations
+            ]
         )
 
     def allow_all(self, *users: str) -> None:
@@ -108,7 +116,8 @@ class SecureNode:
     def denied(self, user: str, operation: AclOperation, topic: str) -> Iterator[None]:
         """Deny ``operation`` on a topic to ``user`` meanwhile, whatever was granted."""
         rule = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*")
-        self._create([AclBinding(*rule, operation, AclPermissionType.DENY)])
+        denial = AclBinding(*rule, operation, AclPermissionType.DENY)
+        self._create([denial])
         try:
             yield
         finally:
@@ -116,11 +125,28 @@ class SecureNode:
             with_admin = admin(self.node)
             for future in with_admin.delete_acls([only]).values():
                 future.result(TIMEOUT)
+            eventually(lambda: denial not in self._rules(), "the broker no longer denies it")
 
-    def _create(self, bindings: Iterable[AclBinding]) -> None:
+    def _create(self, bindings: Collection[AclBinding]) -> None:
+        """Create rules, and wait until the broker decides by them: the controller answers first."""
         with_admin = admin(self.node)
         for future in with_admin.create_acls(list(bindings)).values():
             future.result(TIMEOUT)
+        eventually(lambda: self._rules() >= set(bindings), "the broker has the rules")
+
+    def _rules(self) -> set[AclBinding]:
+        """Return the rules by which the broker decides."""
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        with_admin = admin(self.node)
+        return set(with_admin.describe_acls(every).result(TIMEOUT))
 
 
 def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
@@ -152,15 +178,26 @@ def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
     return SecureNode(node, authority, passwords)
 
 
-def create_scram_users(node: KafkaNode, passwords: dict[str, str]) -> None:
-    """Create SCRAM users, or give them these passwords."""
-    with_admin = admin(node)
+def create_scram_users(node: KafkaNode, passwords: Mapping[str, str]) -> None:
+    """Create SCRAM users, or give them these passwords, and wait until the broker has followed."""
+    with_admin, iterations = admin(node), next(_iterations)
     # One mechanism a request: a broker refuses a user who appears twice.
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        info = ScramCredentialInfo(mechanism, 4096)
+        info = ScramCredentialInfo(mechanism, iterations)
         changes = [
             UserScramCredentialUpsertion(user, info, password.encode())
             for user, password in passwords.items()
         ]
         for future in with_admin.alter_user_scram_credentials(changes).values():
             future.result(TIMEOUT)
+
+    def is_known() -> bool:
+        described = with_admin.describe_user_scram_credentials(list(passwords))
+        try:
+            users = [future.result(TIMEOUT) for future in described.values()]
+        except KafkaException:  # a user whom the broker does not know yet
+            return False
+        infos = [info for user in users for info in user.scram_credential_infos]
+        return [info.iterations for info in infos] == [iterations] * 2 * len(passwords)
+
+    eventually(is_known, "the broker knows the passwords")

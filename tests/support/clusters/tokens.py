@@ -18,6 +18,21 @@ from confluent_kafka import KafkaException, Producer
 from tests.support.clusters.kafka import TIMEOUT
 
 
+class Clock:
+    """In place of the module ``time``: stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        return self.now
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+
 class TokenEndpoint:
     """Issues unsigned tokens, which a broker without a validator of its own accepts.
 
