@@ -13,6 +13,7 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
     admin,
+    alter_topic,
     create_topic,
     delete_before,
     delete_topic,
@@ -24,7 +25,6 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.commands.verbs import k2ktui
-from tests.support.drill.checks import alter_topic
 from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Run

@@ -14,9 +14,15 @@ from k2ktui.engine.records.state import MappingRecord, SourcePartition, mapping_
 from k2ktui.replication.copying.slot_task import StateTopics
 from k2ktui.runtime.node import KafkaNode
 from tests.spark.replication.test_least_rights import target_grants
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    alter_topic,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.clusters.secure import SecureNode
-from tests.support.drill.checks import alter_topic
 from tests.support.oracle.judge import Expected, by_key, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Event, Pipeline, Run

@@ -8,8 +8,14 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.proof.test_faults_source import reported
-from tests.support.clusters.kafka import create_topic, eventually, produce, read_all, unique_name
-from tests.support.drill.checks import alter_topic
+from tests.support.clusters.kafka import (
+    alter_topic,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline, Run

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.drill.checks import after
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.drill.facts import DrillMeasures, GroupReads
 from k2ktui.engine.drill.checks import DrillKind
@@ -16,7 +17,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, content_digest
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, repeated
+from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, between_readings
 from tests.support.pipelines.copied import Copied
 
 # Each test makes its own copy.
@@ -68,7 +69,7 @@ def test_d44_compares_offsets_where_a_transform_leaves_records_out(drilled: Dril
 
 
 def test_d45_lag_on_the_target(drilled: Drilled) -> None:
-    group, offsets = drilled.copied.group("a"), count(2)
+    group, offsets = drilled.copied.group("a"), count(3)
     drilled.commit_there(group, 7, 7)
     facts = DrillFacts(applied={(group, drilled.topic, 0): 7})
     result = drilled.check("D45", facts)
@@ -79,8 +80,8 @@ def test_d45_lag_on_the_target(drilled: Drilled) -> None:
     result = drilled.check("D45", facts)
     assert result.outcome is FAIL and result.evidence.endswith(f"1 not catching up: {group}: 5")
 
-    with repeated(lambda: drilled.commit_there(group, min(6, next(offsets)), 7), 0.4):
-        result = drilled.check("D45", facts, replace(QUICK, sample_s=1.0))
+    with between_readings(after, lambda: drilled.commit_there(group, next(offsets), 7)):
+        result = drilled.check("D45", facts)
     assert result.outcome is PASS, result
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from k2ktui.drill.checks import cut_over
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.kafka.admin.transaction_state import describe_transaction
@@ -21,7 +22,7 @@ from tests.support.clusters.kafka import (
     produce,
     unique_name,
 )
-from tests.support.drill.checks import FAIL, PASS, UNKNOWN, Drilled, repeated
+from tests.support.drill.checks import FAIL, PASS, UNKNOWN, Drilled, between_readings
 from tests.support.pipelines.preflight import pipeline
 
 # Each test makes its own copy.
@@ -38,7 +39,7 @@ def test_d39_producers_fenced(drilled: Drilled) -> None:
     assert result.outcome is PASS
     assert result.evidence == "0 of 2 partitions moved in 0.5 s, 0 with an open transaction"
 
-    with repeated(lambda: produce(drilled.source, drilled.topic, [b"more"])):
+    with between_readings(cut_over, lambda: produce(drilled.source, drilled.topic, [b"more"])):
         result = drilled.check("D39")
     assert result.outcome is FAIL
     assert result.evidence.startswith("1 of 2 partitions moved in 0.5 s")

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 from confluent_kafka import ShareConsumer
 
+from k2ktui.drill.checks import groups
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import (
-    client,
-    eventually,
-    grow_topic,
-)
+from tests.support.clusters.kafka import client, eventually, grow_topic
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import (
     FAIL,
     PASS,
-    QUICK,
     UNKNOWN,
     Drilled,
+    between_readings,
     member,
-    repeated,
 )
 
 # Each test makes its own copy.
@@ -77,8 +72,9 @@ def test_d20_groups_inactive_on_the_target(drilled: Drilled) -> None:
 
 def test_d20_a_consumer_with_assign(drilled: Drilled) -> None:
     group, offsets = drilled.commit("a", 2, 2), count()
-    with repeated(lambda: drilled.commit_there(group, next(offsets), 0)):
-        result = drilled.check("D20", limits=replace(QUICK, sample_s=3.0))
+    drilled.commit_there(group, next(offsets), 0)
+    with between_readings(groups, lambda: drilled.commit_there(group, next(offsets), 0)):
+        result = drilled.check("D20")
     assert result.outcome is FAIL
     assert "1 of 1 group without members committed" in result.evidence
 

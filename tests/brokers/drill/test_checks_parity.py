@@ -11,6 +11,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.kafka import (
+    alter_topic,
     await_leaders,
     create_topic,
     delete_before,
@@ -26,7 +27,6 @@ from tests.support.drill.checks import (
     QUICK,
     UNKNOWN,
     Drilled,
-    alter_topic,
     run_check,
 )
 from tests.support.pipelines.preflight import pipeline
@@ -108,8 +108,10 @@ def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
     }
     metrics = {"kafka": {"topic": unique_name("metrics")}}
     flow = PipelineFlow(pipeline(source, two.first, topic, coordination=own, metrics=metrics))
-    result = run_check(flow, "D32")
-    assert result.outcome is PASS
+    # A replica that stands still for two seconds on a busy machine is out of sync for a while.
+    result = eventually(
+        lambda: (result := run_check(flow, "D32")).outcome is PASS and result, "both are in sync"
+    )
     assert result.evidence.startswith("2 partitions: 0 without a leader, 0 under-replicated")
 
     two.second.kill()

@@ -99,7 +99,6 @@ def test_producers_are_fenced_by_access_rules_and_set_free_by_an_abort(
             return False
         return True
 
-    before = eventually(lambda: [r for r in list_acls(at) if pair.topics[1] in r], "they are there")
     before = list_acls(at)
     refuses = Yes(frozenset({DrillPhase.APPLY}))
     with pytest.raises(Refused, match="not confirmed"):

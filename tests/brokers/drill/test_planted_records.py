@@ -23,7 +23,7 @@ from k2ktui.engine.moves.journal import JournalRow, JournalRows
 from k2ktui.errors import Refused
 from k2ktui.jobs.local_jobs import list_jobs, this_host
 from k2ktui.jobs.manager import StopMode, stop_job
-from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quotas
+from k2ktui.kafka.admin.quotas import Quota, producer_quotas
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
@@ -32,11 +32,11 @@ from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.operations import apply_plan, plan_snapshot, read_journal
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.kafka import admin, eventually
+from tests.support.clusters.kafka import TIMEOUT, admin, eventually
 from tests.support.clusters.other_hosts import other_host
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.planted import PLANTED_ID, change, plant, planted
-from tests.support.drill.runs import MAY, Pair, Yes, kill_at, remove_quotas
+from tests.support.drill.runs import MAY, Pair, Yes, kill_at, remove_quotas, set_quotas
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import committed
 
@@ -81,8 +81,8 @@ def test_a_rehearsal_has_only_shadow_groups(
     files = [str(pair.file)]
     plan = plan_snapshot(take_snapshot(pair.flow), plan_options(config), files)
     apply_plan(config, plan, files, MAY)
-    set_producer_quotas(at, [Quota(EVERYONE, 1e9)])
-    quotas = eventually(lambda: producer_quotas(at), "the quota is set")
+    set_quotas(at, Quota(EVERYONE, 1e9))
+    quotas = producer_quotas(at)
     plant(
         config,
         target,
@@ -125,7 +125,7 @@ def test_another_host_s_rehearsal_is_aborted_only_if_a_person_agrees(
 
 def shadow_groups(node: KafkaNode, drill_id: str) -> list[str]:
     with_admin = admin(node)
-    listed = with_admin.list_consumer_groups().result(30).valid
+    listed = with_admin.list_consumer_groups().result(TIMEOUT).valid
     return sorted(
         listed_group.group_id
         for listed_group in listed
@@ -138,8 +138,7 @@ def test_a_planted_record_changes_nothing_unless_a_person_agrees(
     pair: Pair, source: KafkaNode, target: KafkaNode, verb: str
 ) -> None:
     config, at = pair.flow.config, source_cluster(pair.flow.config)
-    set_producer_quotas(at, [Quota(EVERYONE, 1e9)])
-    eventually(lambda: producer_quotas(at), "the quota is set")
+    set_quotas(at, Quota(EVERYONE, 1e9))
     quotas = change(ChangeKind.QUOTAS, dump_rates([]), dump_rates([(EVERYONE, 1.0)]))
     plant(config, target, planted(config, DrillKind.PLANNED, quotas))
     refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5)

@@ -20,7 +20,7 @@ from k2ktui.engine.drill.site import MemberStatus, SiteDrill
 from k2ktui.engine.drill.steps import find_change_of
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.admin.acls import list_acls
-from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quotas
+from k2ktui.kafka.admin.quotas import Quota, producer_quotas
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.site.operations import abort_site, list_sites, read_site, resume_site, verify_site
@@ -29,7 +29,16 @@ from k2ktui.site.report import site_json, site_markdown
 from tests.support.clusters.kafka import START_S, eventually
 from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, keep_commits, kill_at, remove_quotas
+from tests.support.drill.runs import (
+    MAY,
+    QUICK,
+    Pair,
+    Yes,
+    keep_commits,
+    kill_at,
+    remove_quotas,
+    set_quotas,
+)
 from tests.support.drill.sites import Site, SiteYes
 
 pytestmark = pytest.mark.slow
@@ -124,7 +133,8 @@ def test_the_fence_is_set_once_and_taken_away_when_no_member_needs_it(
 ) -> None:
     """Each record has the quotas before; a member that read them later would find the fence."""
     pair = site.pairs[0]
-    set_producer_quotas(source_cluster(pair.flow.config), [Quota(ANN, 5000.0)])
+    at = source_cluster(pair.flow.config)
+    set_quotas(at, Quota(ANN, 5000.0))
     before = quotas(pair)
     operator = SiteYes(frozenset({DrillPhase.APPLY}))
     options = replace(QUICK, fence=Fence.QUOTA)
@@ -152,8 +162,8 @@ def test_the_fence_is_set_once_and_taken_away_when_no_member_needs_it(
     assert "may need them" in " ".join(now.drills[0].blockers)
     aborted = abort_site(site.files, drill.id, SiteYes())
     assert aborted.status is DrillStatus.ABORTED
-    assert quotas(pair) == before
-    set_producer_quotas(source_cluster(pair.flow.config), [Quota(ANN, None)])
+    eventually(lambda: quotas(pair) == before, "the quotas are as before")
+    set_quotas(at, Quota(ANN, None))
     assert second.pipeline == aborted.moving[0].pipeline
 
 
@@ -172,7 +182,7 @@ def test_the_fence_is_not_kept_for_a_member_that_has_not_recorded_it(
         assert Quota(EVERYONE, 1.0) in quotas(first)
         ((drill,), _) = list_sites(site.files)
         resume_site(site.files, drill.id, operator, left_out=[first.copied.name])
-    assert quotas(first) == before
+    eventually(lambda: quotas(first) == before, "the quotas are as before")
     resumed = resume_site(site.files, drill.id, SiteYes())
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
     change = find_change_of(resumed.drills[1], None, ChangeKind.QUOTAS)
@@ -455,7 +465,7 @@ def test_a_lost_target_holds_no_other_pipeline(
     assert operator.asked(SiteQuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
     aborted = abort_site(site.files, drill.id, SiteYes())
     assert aborted.status is DrillStatus.ABORTED
-    assert quotas(first) == before
+    eventually(lambda: quotas(first) == before, "the quotas are as before")
     with pytest.raises(ConfigError, match="no drill nothing"):
         read_site(site.files, "nothing")
     assert isinstance(aborted, SiteDrill)

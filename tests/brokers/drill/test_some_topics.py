@@ -30,7 +30,7 @@ from k2ktui.engine.drill.model import (
 )
 from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.kafka.admin.acls import allow_writes, read_acls
+from k2ktui.kafka.admin.acls import allow_writes, denied_topics, read_acls
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
@@ -104,14 +104,14 @@ def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[N
         yield
     finally:
         ended.set()
-        thread.join(30)
+        thread.join(TIMEOUT)
         consumer.close()
 
 
 def _has_partitions(node: KafkaNode, group: str) -> bool:
     with_admin = admin(node)  # kept until the answer is there
     (described,) = with_admin.describe_consumer_groups([group]).values()
-    members = described.result(30).members
+    members = described.result(TIMEOUT).members
     return any(member.assignment.topic_partitions for member in members)
 
 
@@ -260,7 +260,7 @@ def reading_unseen(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join(30)
+        thread.join(TIMEOUT)
         consumer.close()
 
 
@@ -356,6 +356,7 @@ def test_access_rules_keep_producers_from_these_topics_only(
         assert command.strip() in {event["text"] for event in events}
     finally:
         allow_writes(cluster, pair.topics)
+        eventually(lambda: not denied_topics(cluster, pair.topics), "no rule is left")
 
 
 @pytest.mark.slow

@@ -6,12 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
@@ -25,7 +19,7 @@ from tests.brokers.kafka.test_control import ensure, exists, pipeline, settings
 from tests.support.clusters.brokers import make_node
 from tests.support.clusters.kafka import (
     START_S,
-    admin,
+    alter_topic,
     create_topic,
     delete_topic,
     eventually,
@@ -46,12 +40,13 @@ def creating(
     properties = {"auto.create.topics.enable": "true", "num.partitions": "4"}
     path = tmp_path_factory.mktemp("creating")
     kind = request.param
-    with (
+    made = (
         make_node(kind, "creating", path, properties)
         if kind
         else KafkaNode("creating", path, properties)
-    ) as node:
-        yield node.start(START_S)
+    )
+    with made.start(START_S) as node:
+        yield node
 
 
 @pytest.fixture
@@ -62,15 +57,6 @@ def names() -> dict[str, str]:
 
 def is_compacted(config: PipelineConfig, name: str) -> bool:
     return settings(config, name).get("cleanup.policy") == "compact"
-
-
-def compact(node: KafkaNode, topic: str) -> None:
-    """Do what the error's hint says."""
-    operation = AlterConfigOpType.SET
-    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=operation)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    client = admin(node)
-    client.incremental_alter_configs([resource])[resource].result(20)
 
 
 def test_the_brokers_create_them_and_they_are_corrected(
@@ -108,8 +94,8 @@ def test_a_topic_that_they_had_created_before_stays_as_it_is(
     assert f"--entity-name {names[role]}" in refused.value.hint
     assert "cleanup.policy=compact" in refused.value.hint
     assert not is_compacted(config, names[role])
-    compact(creating, names[role])
-    eventually(lambda: ensure(config), "it is used")
+    alter_topic(creating, names[role], cleanup_policy="compact")  # as the hint says
+    ensure(config)
 
 
 def test_the_state_topic_alone(creating: KafkaNode, names: dict[str, str]) -> None:

@@ -36,6 +36,8 @@ from k2ktui.kafka.wire.codes import LEADER_MOVED
 # Seconds; who waits as long as this waits for something that does not come, on a busy machine too.
 TIMEOUT = 180.0
 START_S = 180.0
+# With the default of a minute, coordinators abort what a test on a busy machine holds open.
+_OPEN_MS = 600_000
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -209,8 +211,12 @@ def produce_transaction(
 def open_transaction(
     node: ServingCluster, topic: str, records: Iterable[Out | bytes], **settings: object
 ) -> Producer:
-    """Produce in a transaction and leave it open; the caller ends it, or drops the producer."""
-    producer = Producer(client(node, **settings) | {"transactional.id": unique_name("tx")})
+    """Produce in a transaction and leave it open; the caller ends it, or drops the producer.
+
+    Its time-out is longer than any test takes with it, unless ``settings`` has another one.
+    """
+    own = {"transactional.id": unique_name("tx"), "transaction.timeout.ms": _OPEN_MS}
+    producer = Producer(own | client(node, **settings))
     producer.init_transactions(TIMEOUT)
     producer.begin_transaction()
     _send(producer, topic, records)
@@ -320,7 +326,7 @@ def delete_before(node: ServingCluster, topic: str, offset: int, partition: int 
     compacted = policy.value == "compact"
 
     def is_deleted() -> bool:
-        # The leader may not have the new policy yet.
+        # The leader's log may not have the new policy yet.
         try:
             with_admin.delete_records([at])[at].result(TIMEOUT)
         except KafkaException as error:
@@ -330,16 +336,31 @@ def delete_before(node: ServingCluster, topic: str, offset: int, partition: int 
         return True
 
     if compacted:
-        _set_policy(with_admin, topic, "delete")
+        alter_topic(node, topic, cleanup_policy="delete")
     eventually(is_deleted, f"the records of {topic}-{partition} before {offset} are deleted")
     if compacted:
-        _set_policy(with_admin, topic, "compact")
+        alter_topic(node, topic, cleanup_policy="compact")
 
 
-def _set_policy(with_admin: AdminClient, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+def alter_topic(node: ServingCluster, topic: str, **settings: str) -> None:
+    """Change settings of a topic, and wait until they count as far as the broker knows.
+
+    In keyword names ``_`` stands for ``.``. The controller answers first.
+    """
+    changed = {name.replace("_", "."): value for name, value in settings.items()}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in changed.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    with_admin = admin(node)
     with_admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
+
+    def has_followed() -> bool:
+        now = with_admin.describe_configs([resource])[resource].result(TIMEOUT)
+        return all(now[name].value == value for name, value in changed.items())
+
+    eventually(has_followed, f"{topic} has {changed}")
 
 
 def _bounds(
@@ -371,12 +392,15 @@ def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -
     """The offsets; nothing while a broker that just started does not lead its partitions yet."""
     futures = client.list_offsets(asked, isolation_level=level)
     try:
-        return {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
+        offsets = {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
     except KafkaException as error:
-        if error.args[0].code() in (*LEADER_MOVED, KafkaError._NOENT):
-            client.list_topics(timeout=TIMEOUT)  # else it keeps asking the leaders it remembers
-            return {}
-        raise
+        if error.args[0].code() not in (*LEADER_MOVED, KafkaError._NOENT):
+            raise
+        offsets = {}
+    if offsets and min(offsets.values()) >= 0:  # negative, without an error, if a leader is gone
+        return offsets
+    client.list_topics(timeout=TIMEOUT)  # else it keeps asking the leaders it remembers
+    return {}
 
 
 def read_all(

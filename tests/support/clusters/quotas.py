@@ -23,3 +23,4 @@ def limited(node: ServingCluster, client_id: str, **limits: float) -> Iterator[N
         yield
     finally:
         alter_client_quotas(at, {entity: dict.fromkeys(limits)})
+        eventually(lambda: entity not in client_quotas(at), f"{client_id} is not limited")

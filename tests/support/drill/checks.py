@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
@@ -27,10 +22,8 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
-    TIMEOUT,
     Got,
     Out,
-    admin,
     client,
     create_topic,
     eventually,
@@ -62,7 +55,7 @@ class Drilled:
         prior: records of others on each target partition before the copy.
         isolation: which records are copied; ``read_uncommitted`` copies aborted ones, too.
         config: settings of the source topic.
-        outs: its records, by default plain ones.
+        run: name of the run whose heartbeats :meth:`beat` writes.
     """
 
     directory: Path
@@ -75,6 +68,7 @@ class Drilled:
     step: int = 0
     prior: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    run: str = field(default_factory=lambda: unique_name("run"))
 
     def __post_init__(self) -> None:
         self.topic = create_topic(self.source, partitions=self.partitions, config=self.config)
@@ -134,10 +128,10 @@ class Drilled:
         state: RunnerState = RunnerState.RUNNING,
         kind: RunKind = RunKind.COPY,
     ) -> None:
-        """Write a heartbeat of a run."""
+        """Write a heartbeat of its run, which counts as alive for 15 s."""
         now_ms = int(time.time() * 1000)
         at_ms = now_ms - int(age_s * 1000)
-        run = Runner(unique_name("run"), "host", "ann", 7, now_ms - 60_000, at_ms, state, kind=kind)
+        run = Runner(self.run, "host", "ann", 7, now_ms - 60_000, at_ms, state, kind=kind)
         store = StateStore(self.pipeline, self.copied.cluster)
         try:
             store.ensure()
@@ -177,21 +171,6 @@ def run_check(
     return result
 
 
-def alter_topic(node: KafkaNode, topic: str, **settings: str) -> None:
-    """Change settings of a topic; in keyword names ``_`` stands for ``.``."""
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        topic,
-        incremental_configs=[
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in settings.items()
-        ],
-    )
-    with_admin = admin(node)
-    for future in with_admin.incremental_alter_configs([resource]).values():
-        future.result(TIMEOUT)
-
-
 @contextlib.contextmanager
 def member(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
     """A consumer that has joined a group and commits nothing."""
@@ -211,22 +190,11 @@ def member(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeated(action: object, pause_s: float = 0.05) -> Iterator[None]:
-    """Call something repeatedly in the background, at least once before the block begins."""
-    stop, begun = threading.Event(), threading.Event()
-    assert callable(action)
+def between_readings(check: ModuleType, act: Callable[[], object]) -> Iterator[None]:
+    """Let checks of a module act where they would wait between two readings that they compare.
 
-    def run() -> None:
-        while not stop.is_set():
-            action()
-            begun.set()
-            stop.wait(pause_s)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert begun.wait(TIMEOUT)
-    try:
+    What happens beside them may happen before the first reading, or after the last one.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "sleep", lambda _: act())
         yield
-    finally:
-        stop.set()
-        thread.join(TIMEOUT)

@@ -19,7 +19,7 @@ from k2ktui.engine.access import Access
 from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillOptions, PhaseStatus
-from k2ktui.kafka.admin.quotas import Quota, set_producer_quotas
+from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quotas
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
@@ -27,7 +27,7 @@ from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
+from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, unique_name
 from tests.support.commands.commands import run_command
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -198,7 +198,21 @@ def remove_quotas(node: KafkaNode) -> None:
     at = Cluster(
         ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": node.bootstrap})), "x"
     )
-    set_producer_quotas(at, [Quota(EVERYONE, None)])
+    set_quotas(at, Quota(EVERYONE, None))
+
+
+def set_quotas(at: Cluster, *quotas: Quota) -> None:
+    """Set producer quotas, and wait until the broker tells of them: the controller answers first.
+
+    A rate of None removes one.
+    """
+    set_producer_quotas(at, quotas)
+
+    def has_followed() -> bool:
+        rates = {quota.entity: quota.rate for quota in producer_quotas(at)}
+        return all(rates.get(quota.entity) == quota.rate for quota in quotas)
+
+    eventually(has_followed, f"the broker has {quotas}")
 
 
 def kill_at(
