@@ -294,9 +294,18 @@ class TwoBrokers:
         Producer(client(self, transactional_id="any")).init_transactions(TIMEOUT)  # makes the topic
         topic, asking = "__transaction_state", admin(self)
 
+        def described() -> list[TopicPartitionInfo]:
+            answers = asking.describe_topics(TopicCollection([topic]))
+            try:
+                return list(answers[topic].result(TIMEOUT).partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                return []
+
         def partitions() -> list[TopicPartitionInfo]:
-            described = asking.describe_topics(TopicCollection([topic]))
-            return list(described[topic].result(TIMEOUT).partitions)
+            # The broker that answers may not be the one that knows the new topic.
+            return list(eventually(described, f"{topic} is known"))
 
         signed = 0
         for letter in transactional_id:  # Java's String.hashCode

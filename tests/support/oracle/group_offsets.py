@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from k2ktui.kafka.client_errors import NO_COORDINATOR_KNOWN
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import TIMEOUT, client, eventually
+
+# The library gives up by itself after some seconds, and says so with codes of its own.
+_WITHOUT_COORDINATOR = {*COORDINATOR_RETRIABLE, NO_COORDINATOR_KNOWN, KafkaError._TIMED_OUT}
 
 
 def commit_offsets(
@@ -26,7 +30,7 @@ def commit_offsets(
             try:
                 consumer.commit(offsets=positions, asynchronous=False)
             except KafkaException as error:
-                if error.args[0].code() not in COORDINATOR_RETRIABLE:
+                if error.args[0].code() not in _WITHOUT_COORDINATOR:
                     raise
                 return False
             return True
@@ -50,23 +54,33 @@ def committed(node: KafkaNode, group: str) -> dict[tuple[str, int], int]:
             if not topic.topic.startswith("__")
             for number in topic.partitions
         ]
-        if not asked:
-            return {}
-        offsets = eventually(lambda: _try_committed(consumer, asked), f"{group} has a coordinator")
-        return {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
+        return {
+            at: offset
+            for at, offset in read_committed_offsets(consumer, asked).items()
+            if offset >= 0
+        }
     finally:
         consumer.close()
 
 
-def _try_committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition] | None:
-    try:
-        offsets: list[TopicPartition] = consumer.committed(asked, timeout=TIMEOUT)
-        return offsets
-    except KafkaException as error:
-        # The first group of a cluster makes the broker create the offsets topic, and load it.
-        if error.args[0].code() in (
-            KafkaError.NOT_COORDINATOR,
-            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        ):
+def read_committed_offsets(
+    consumer: Consumer, asked: Iterable[TopicPartition]
+) -> dict[tuple[str, int], int]:
+    """Return the committed offsets of a consumer's group, negative where it has none.
+
+    The first group of a cluster makes the broker create the offsets topic, and load it; so does a
+    restart of the broker. Meanwhile there is no coordinator.
+    """
+    places = list(asked)
+
+    def read() -> list[TopicPartition] | None:
+        try:
+            offsets: list[TopicPartition] = consumer.committed(places, timeout=TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_COORDINATOR:
+                raise
             return None
-        raise
+        return offsets
+
+    offsets = eventually(read, "the group has a coordinator") if places else []
+    return {(tp.topic, tp.partition): tp.offset for tp in offsets}

@@ -17,7 +17,7 @@ from typing import Any
 from kafka.partitioner.default import murmur2
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, Headers, end_offsets, read_all
+from tests.support.clusters.kafka import Got, Headers, await_stable, end_offsets, read_all
 
 COMMIT_TOPIC = "__k2k_consumer-offsets"
 MAPPING_TOPIC = "__k2k_offset_mappings"
@@ -203,6 +203,13 @@ def prove(
     """
     topics = [Expected(topic) if isinstance(topic, str) else topic for topic in expected]
     mapped = any(topic.mapped for topic in topics)
+    # Whoever waits for positions sees their markers: those of other partitions may come later.
+    for name in {
+        commit_topic,
+        *([mapping_topic] if mapped and mapping_topic else []),
+        *(name for topic in topics for name in topic.target_names),
+    }:
+        await_stable(target, name)
     ledger = read_ledger(target, group, commit_topic, mapping_topic if mapped else "")
     case = _Case(source, target, ledger, topics, dict(native or {}))
     case.judge()

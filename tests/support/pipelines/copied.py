@@ -48,6 +48,7 @@ from tests.support.clusters.kafka import (
     start_offsets,
     unique_name,
 )
+from tests.support.oracle.group_offsets import read_committed_offsets
 
 Where = tuple[str, int]
 Span = tuple[int, int]
@@ -317,10 +318,10 @@ def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where
     """Return the committed offsets of a group, None where it has none."""
     consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
     try:
-        offsets = consumer.committed([TopicPartition(t, p) for t, p in where], timeout=30)
+        offsets = read_committed_offsets(consumer, [TopicPartition(t, p) for t, p in where])
     finally:
         consumer.close()
-    return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in offsets}
+    return {at: offset if offset >= 0 else None for at, offset in offsets.items()}
 
 
 def delete_records(node: KafkaNode, topic: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, client, end_offsets, eventually, produce
+from tests.support.oracle.group_offsets import read_committed_offsets
 from tests.support.records.traffic import NUMBER, ORIGIN
 
 Identity = tuple[bytes, bytes]
@@ -50,8 +50,8 @@ def consume_numbered(
     identities: list[Identity] = []
     try:
         places = [TopicPartition(topic, n) for n in ends]
-        known = eventually(lambda: _committed(made, places), f"{group} has a coordinator")
-        at = {tp.partition: max(tp.offset, 0) for tp in known}
+        known = read_committed_offsets(made, places)
+        at = {number: max(offset, 0) for (_, number), offset in known.items()}
         made.assign([TopicPartition(topic, n, offset) for n, offset in at.items()])
 
         def finished() -> bool:
@@ -75,13 +75,3 @@ def consume_numbered(
     finally:
         made.close()
     return identities
-
-
-def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    """Return the committed offsets; nothing while a new cluster has no coordinator yet."""
-    try:
-        return list(consumer.committed(places, timeout=30))
-    except KafkaException as error:
-        if error.args[0].code() not in COORDINATOR_RETRIABLE:
-            raise
-        return []
