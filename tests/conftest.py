@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from k2ktui.replication.spark.archive import ARCHIVE_MAKER as SPARK_MAKER
 from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER
@@ -28,7 +28,12 @@ from tests.support.schedule.examples import examples
 from tests.support.schedule.long import is_long
 
 # A loaded machine fails no test: timings belong to bench/.
-settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
+settings.register_profile(
+    "k2ktui",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],  # it counts a second in which others run, too
+)
 settings.load_profile("k2ktui")
 
 pytest_plugins = [

@@ -10,6 +10,7 @@ import pytest
 from k2ktui.errors import ExitCode
 from k2ktui.kafka.unreachable import no_answer
 from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import create_topic
 from tests.support.commands.cli import k2ktui
 from tests.support.jobs.jobs import silent_port, write_pipeline
 from tests.support.pipelines.copied import Copied
@@ -67,4 +68,5 @@ def test_of_a_broker_that_hangs(
         done = k2ktui(command, "-f", copied.file, code=ExitCode.TIMEOUT, timeout=300)
     finally:
         target.resume()
+        create_topic(target)  # waits until the broker is no longer fenced
     assert no_answer("target").message in done.stdout + done.stderr

@@ -16,7 +16,7 @@ import pytest
 
 from k2ktui import ExitCode
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.clusters.kafka import START_S, TIMEOUT, Out, create_topic, eventually, produce
 from tests.support.commands.cli import k2ktui
 from tests.support.pipelines.copied import Copied
 
@@ -63,7 +63,7 @@ class Process:
         self.child.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        line = self._lines.get(timeout=120)
+        line = self._lines.get(timeout=TIMEOUT)
         assert line.endswith(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -73,8 +73,8 @@ class Process:
         assert self.child.stdin is not None and self.child.stderr is not None
         self.child.stdin.close()
         said = self.child.stderr.read().decode()
-        code = self.child.wait(60)
-        self._reader.join(60)
+        code = self.child.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
         with pytest.raises(Empty):
             self._lines.get_nowait()
         return code, said
@@ -181,11 +181,13 @@ def test_it_outlives_an_outage_of_the_target(
     try:
         assert process.ask(at(topic, 1))["exit_code"] in (3, 4)
     finally:
-        target.restart()
-    for _ in range(60):
+        target.restart(START_S)
+
+    def answered() -> dict[str, Any] | None:
         answer = process.ask(at(topic, 1))
-        if "error" not in answer:
-            break
+        return None if "error" in answer else answer
+
+    answer = eventually(answered, "the target is asked again")
     assert answer["translated_offset"] == 1 + PRIOR
     assert process.end()[0] == 1
 
@@ -203,7 +205,7 @@ def test_how_it_ends(process: Process, copied: Copied, topic: str) -> None:
         done = k2ktui("translate", "-f", copied.file, *options, code=2)
         assert why in done.stderr and not done.stdout
     process.child.send_signal(signal.SIGINT)
-    assert process.child.wait(60) == ExitCode.INTERRUPTED
+    assert process.child.wait(TIMEOUT) == ExitCode.INTERRUPTED
     command = [sys.executable, "-m", "k2ktui", "translate", "-f", str(copied.file)]
     with subprocess.Popen(
         [*command, "--stdin", "--json"],
@@ -215,7 +217,7 @@ def test_how_it_ends(process: Process, copied: Copied, topic: str) -> None:
         child.stdout.close()
         child.stdin.write(json.dumps(at(topic, 1)).encode() + b"\n")
         child.stdin.flush()
-        assert child.wait(60) == ExitCode.READER_GONE
+        assert child.wait(TIMEOUT) == ExitCode.READER_GONE
 
 
 def test_the_page_shows_lines_as_they_are(process: Process, copied: Copied, topic: str) -> None:

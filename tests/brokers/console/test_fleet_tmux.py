@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(TMUX is None, reason="there is no tmux"),
 ]
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 def test_a_pipeline_is_opened_and_left_by_keyboard(

@@ -68,7 +68,7 @@ def test_a_preview_is_masked_shown_and_canceled(source: KafkaNode, target: Kafka
             assert started
             tmux.press("Escape")
             tmux.sees(topic[:20], "Open  space Mark")
-            eventually(lambda: not left_over(copied), "the preview's processes are gone", 30)
+            eventually(lambda: not left_over(copied), "the preview's processes are gone")
 
             tmux.press("x")
             tmux.sees("2 left out, 1 copied", "step or target", "filter", timeout=PATIENCE)

@@ -13,7 +13,15 @@ from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    START_S,
+    Out,
+    client,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.console.driver import ConsoleDriver, copied_session, drive_session
 from tests.support.oracle.group_offsets import commit_offsets
@@ -201,7 +209,7 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
     try:
         drive_session(copied_session(copied), steps, (110, 30))
     finally:
-        source.restart()
+        source.restart(START_S)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 12}
 
 

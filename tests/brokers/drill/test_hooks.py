@@ -177,10 +177,10 @@ def test_a_hook_is_killed_with_all_that_it_started_when_its_time_is_over(
     tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode]
 ) -> None:
     script = "sleep 600 & echo $! > grandchild; wait"
-    pair = pair_with(tmp_path, nodes, hook("before", "drain", sh(script), timeout="2 seconds"))
+    pair = pair_with(tmp_path, nodes, hook("before", "drain", sh(script), timeout="5 seconds"))
     drill = pair.start(DrillKind.PLANNED)
     result = records(drill)["before-drain"].result
-    assert result == "killed with its process group after 2 s, its time limit"
+    assert result == "killed with its process group after 5 s, its time limit"
     assert result in drill.record(DrillPhase.DRAIN).live
     pid = int((tmp_path / "grandchild").read_text())
     eventually(lambda: not psutil.pid_exists(pid), "its child has ended, too")

@@ -105,7 +105,7 @@ def switch_over(pair: Pair, operator: Actor, before_opening: Act = lambda: None)
         DrillPhase.WATCH_CLIENTS: start_clients,
     }
     with stack, on_source:
-        return pair.start(DrillKind.PLANNED, replace(QUICK, watch_s=40.0), operator)
+        return pair.start(DrillKind.PLANNED, replace(QUICK, watch_s=TIMEOUT), operator)
 
 
 def test_a_whole_switchover_passes_them(pair: Pair) -> None:

@@ -34,6 +34,7 @@ from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
     delete_topic,
@@ -72,7 +73,7 @@ def clients(pair: Pair, node: KafkaNode, *groups: str) -> Iterator[None]:
     finally:
         ended.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(TIMEOUT)
 
 
 def test_a_planned_switchover_moves_every_group_exactly(pair: Pair, target: KafkaNode) -> None:
@@ -129,7 +130,7 @@ def test_clients_that_start_are_seen_and_others_are_named(
     pair: Pair, source: KafkaNode, target: KafkaNode
 ) -> None:
     active = pair.groups[0]
-    options = replace(QUICK, watch_s=30.0)
+    options = replace(QUICK, watch_s=45.0)
     with clients(pair, source, *pair.groups):
         eventually(lambda: _members(source, pair.groups) == 2, "both groups have members")
         drilled: list[object] = []
@@ -150,7 +151,7 @@ def test_clients_that_start_are_seen_and_others_are_named(
     )
     with clients(pair, target, active):
         produce(target, pair.topics[0], [Out(b"new", b"k", 0)])
-        thread.join(180)
+        thread.join(2 * TIMEOUT)
     (drill,) = pair.drills()
     assert drill.status is DrillStatus.DONE
     results = {group.group: group for group in drill.groups}
@@ -166,7 +167,7 @@ def test_clients_that_start_are_seen_and_others_are_named(
 def _members(node: KafkaNode, groups: list[str]) -> int:
     with_admin = admin(node)
     described = with_admin.describe_consumer_groups(groups)
-    return sum(bool(future.result(30).members) for future in described.values())
+    return sum(bool(future.result(TIMEOUT).members) for future in described.values())
 
 
 @pytest.mark.slow
@@ -187,7 +188,7 @@ def test_producers_that_still_write_are_named(pair: Pair, source: KafkaNode) -> 
             pair.start(DrillKind.PLANNED, replace(QUICK, frozen_s=120.0), operator)
     finally:
         ended.set()
-        thread.join(30)
+        thread.join(TIMEOUT)
     (drill,) = pair.drills()
     assert drill.status is DrillStatus.OPEN
     assert drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.RUNNING
@@ -200,7 +201,7 @@ def test_an_open_transaction_is_no_fence(pair: Pair, source: KafkaNode) -> None:
         with pytest.raises(TimedOut, match=f"open transactions on {pair.topics[1]}-0"):
             pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=3.0))
     finally:
-        producer.abort_transaction(30)
+        producer.abort_transaction(TIMEOUT)
 
 
 @pytest.mark.slow

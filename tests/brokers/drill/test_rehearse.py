@@ -11,7 +11,7 @@ import pytest
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeStatus, DrillStatus
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Headers, Out, admin, produce
+from tests.support.clusters.kafka import TIMEOUT, Headers, Out, admin, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import QUICK, Pair, Yes, check_of, kill_at
 from tests.support.oracle.group_offsets import commit_offsets
@@ -25,7 +25,7 @@ def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Pair:
 
 def groups_on(node: KafkaNode, stem: str) -> set[str]:
     with_admin = admin(node)
-    listed = with_admin.list_consumer_groups().result(30).valid
+    listed = with_admin.list_consumer_groups().result(TIMEOUT).valid
     return {listed_group.group_id for listed_group in listed if stem in listed_group.group_id}
 
 

@@ -21,6 +21,7 @@ from k2ktui.errors import Refused
 from k2ktui.log.record import KafkaRecord
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     end_offsets,
@@ -51,10 +52,10 @@ def test_the_tail_is_what_applications_wrote_and_nothing_has_copied(
         source, topic, [Out(b"late", b"key-%d" % n, 0, timestamp=1000 * n) for n in range(1, 5)]
     )
     aborted = open_transaction(source, topic, [Out(b"aborted", b"x", 0)])
-    aborted.abort_transaction(30)
+    aborted.abort_transaction(TIMEOUT)
     others = writers(source, topic)
     back = open_transaction(source, topic, [Out(b"from the other side", b"y", 0)])
-    back.commit_transaction(30)
+    back.commit_transaction(TIMEOUT)
     # A commit is answered before its marker is written.
     eventually(lambda: end_offsets(source, topic, "read_committed")[0] == 13, "markers are written")
     produce(source, topic, [Out(b"late", b"last\x1b", 0, timestamp=9000)])

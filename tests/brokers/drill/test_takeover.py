@@ -17,6 +17,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.operations import read_journal
 from k2ktui.sync.store import StateStore
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.drill.runs import MAY, Pair, Yes
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ def test_two_drills_that_begin_at_once_are_not_both_open(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have looked for open drills before either of them has begun."""
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=TIMEOUT)
     own = DrillStore.own
 
     def own_together(self: DrillStore, drill_id: str) -> None:
@@ -51,7 +52,7 @@ def test_two_drills_that_begin_at_once_are_not_both_open(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(240)
+        thread.join(2 * TIMEOUT)
     assert len([drill for drill in pair.drills() if not drill.is_over]) == 1
     refused = [error for error in errors if "not confirmed" not in error.message]
     assert len(errors) == 2 and len(refused) == 1, errors

@@ -13,7 +13,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.control.keyed_writer import KeyedWriter
 from k2ktui.kafka.properties.translation import load_checked
-from tests.support.clusters.kafka import create_topic, read_all
+from tests.support.clusters.kafka import TIMEOUT, create_topic, read_all
 from tests.support.clusters.secure import SecureNode
 
 
@@ -42,7 +42,7 @@ def test_common_properties_reach_readers_and_writers(
     assert target.cluster_id() == secure.node.cluster_id
     topic = create_topic(secure.node)
     secure.allow("writer", [AclOperation.ALL], topic)
-    writer = KeyedWriter(target, topic, 20)
+    writer = KeyedWriter(target, topic, TIMEOUT)
     try:
         writer.put([(b"k", b"v")])
     finally:

@@ -39,8 +39,11 @@ def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Clu
     produce(target, topic, [b"kept"])
     await_stable(cluster, topic, 2, TIMEOUT)  # the abort's marker comes after its answer
 
-    assert [record.value for record in read_committed(cluster, topic, 2, 10)] == [b"kept"]
-    assert [record.value for record in read_written(cluster, topic, 2, 10)] == [b"gone", b"kept"]
+    assert [record.value for record in read_committed(cluster, topic, 2, TIMEOUT)] == [b"kept"]
+    assert [record.value for record in read_written(cluster, topic, 2, TIMEOUT)] == [
+        b"gone",
+        b"kept",
+    ]
     assert stable_ends(cluster, topic, 2) == {0: 3, 1: 0}
 
 
@@ -50,7 +53,10 @@ def test_a_small_topic_is_read_without_waiting(target: KafkaNode, cluster: Clust
 
     def seconds() -> float:
         began = monotonic()
-        assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"1", b"2"]
+        assert [record.value for record in read_committed(cluster, topic, 1, TIMEOUT)] == [
+            b"1",
+            b"2",
+        ]
         return monotonic() - began
 
     # A consumer that starts at OFFSET_BEGINNING, or fills its batches, needs 0.6 s each time; a
@@ -62,9 +68,9 @@ def test_records_before_the_log_start_are_gone(target: KafkaNode, cluster: Clust
     topic = create_topic(target)
     produce(target, topic, [b"0", b"1", b"2"])
     delete_before(target, topic, 2)
-    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"2"]
+    assert [record.value for record in read_committed(cluster, topic, 1, TIMEOUT)] == [b"2"]
     delete_before(target, topic, 3)
-    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == []
+    assert [record.value for record in read_committed(cluster, topic, 1, TIMEOUT)] == []
 
 
 @pytest.mark.parametrize("way", WAYS)

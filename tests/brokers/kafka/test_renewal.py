@@ -23,7 +23,7 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient
 from k2ktui.sync.mapping.reader import TopicReader
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, create_topic, eventually, produce
 from tests.support.clusters.renewing import RenewingCluster
 
 pytestmark = pytest.mark.slow  # a cluster of its own
@@ -91,8 +91,8 @@ class Clients:
         stack.callback(self._groups.close)
         self._topic = topic
         options = wire(config, "producer")
-        self._loop.run(lambda: self._wire.open(ANSWER_S))
-        self._groups.open(ANSWER_S)
+        self._loop.run(lambda: self._wire.open(TIMEOUT))
+        self._groups.open(TIMEOUT)
         self.uses: dict[str, Use] = {
             "admin": self.cluster.topic_names,
             "wire": self.ask_wire,
@@ -158,11 +158,11 @@ def test_a_certificate_that_is_renewed_while_the_old_one_is_valid(
     with ExitStack() as stack:
         clients = Clients(read(tmp_path, cluster.mutual(store)), filled(cluster), stack)
         for name, use in clients.uses.items():
-            assert answers(use), name
+            eventually(partial(answers, use), f"{name} answers")
         cluster.issue(cluster.new, store)
         cluster.trust_only_new()
         for name, use in clients.uses.items():
-            eventually(partial(answers, use), f"{name} answers", 120)
+            eventually(partial(answers, use), f"{name} answers")
     cluster.trust_both()
 
 
@@ -173,12 +173,12 @@ def test_a_certificate_that_is_renewed_after_it_was_refused(
     with ExitStack() as stack:
         clients = Clients(read(tmp_path, cluster.mutual(store)), filled(cluster), stack)
         cluster.trust_only_new()
-        refused = eventually(lambda: failure(clients.cluster.topic_names), "a refusal", 60)
+        refused = eventually(lambda: failure(clients.cluster.topic_names), "a refusal")
         assert "the target cluster refused this client's certificate" in refused.message
         assert "ssl.keystore" in refused.hint and "bootstrap.servers" not in refused.hint
         cluster.issue(cluster.new, store)
         for name, use in clients.uses.items():
-            eventually(partial(answers, use), f"{name} answers", 120)
+            eventually(partial(answers, use), f"{name} answers")
     cluster.trust_both()
 
 
@@ -200,7 +200,7 @@ def test_a_password_that_is_rotated(cluster: RenewingCluster, tmp_path: Path, cl
         config = read(tmp_path, cluster.login("${file:password}"))
         clients = Clients(config, filled(cluster), stack)
         for name, use in clients.uses.items():
-            assert answers(use), name
+            eventually(partial(answers, use), f"{name} answers")
         # First on the brokers: the old password is refused. Each client may have been connecting
         # when the first one was refused; then none tries it again.
         before = cluster.refused_logins()
@@ -209,7 +209,7 @@ def test_a_password_that_is_rotated(cluster: RenewingCluster, tmp_path: Path, cl
         for _ in range(2):
             for use in clients.uses.values():
                 assert not answers(use)
-        refused = eventually(lambda: failure(clients.cluster.topic_names), "a refusal", 30)
+        refused = eventually(lambda: failure(clients.cluster.topic_names), "a refusal")
         assert "rejected the login" in refused.message
         assert "read again" in refused.hint
         first = cluster.refused_logins()
@@ -226,7 +226,7 @@ def test_a_password_that_is_rotated(cluster: RenewingCluster, tmp_path: Path, cl
         # The new password needs no such time.
         secret.write_text(SECOND)
         for name, use in clients.uses.items():
-            eventually(partial(answers, use), f"{name} answers", 60)
+            eventually(partial(answers, use), f"{name} answers")
         assert cluster.refused_logins() == first + 1
 
 
@@ -235,12 +235,9 @@ def test_a_password_of_the_environment(
 ) -> None:
     cluster.set_password(FIRST)
     config = read(tmp_path, cluster.login("${env:string:PASSWORD}"), {"PASSWORD": THIRD})
-    refused = failure(Cluster(config, "target").topic_names)
-    assert refused is not None
-    assert "PASSWORD" in refused.hint and "restart it" in refused.hint
-    by_wire = failure(lambda: open_wire(wire(config, "producer")))
-    assert by_wire is not None
-    assert "PASSWORD" in by_wire.hint and "restart it" in by_wire.hint
+    for ask in (Cluster(config, "target").topic_names, lambda: open_wire(wire(config, "producer"))):
+        refused = eventually(partial(failure, ask), "a refusal")
+        assert "PASSWORD" in refused.hint and "restart it" in refused.hint
 
 
 def open_wire(options: Mapping[str, Any]) -> None:
@@ -265,6 +262,5 @@ def test_a_refused_certificate_is_named_as_that(
         del properties["ssl.keystore.location"]
     config = read(tmp_path, properties)
     for ask in (lambda: open_wire(wire(config, "producer")), Cluster(config, "target").topic_names):
-        refused = failure(ask)
-        assert refused is not None
+        refused = eventually(partial(failure, ask), "a refusal")
         assert "the target cluster refused this client's certificate" in refused.message

@@ -17,6 +17,7 @@ from k2ktui.mm2.flows.settings import parse_settings
 from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     admin,
     create_topic,
     end_offsets,
@@ -109,7 +110,7 @@ class Site:
 
     def copied(self, form: str) -> bool:
         copy = self.copy(form)
-        there = admin(self.target).list_topics(timeout=30).topics
+        there = admin(self.target).list_topics(timeout=TIMEOUT).topics
         return copy in there and end_offsets(self.target, copy) == {0: RECORDS}
 
 
@@ -258,7 +259,7 @@ def test_a_policy_of_the_checkpoint_connector_alone(
         copy = f"{mirror.source}.{topic}"
         eventually(
             lambda: (
-                copy in admin(target).list_topics(timeout=30).topics
+                copy in admin(target).list_topics(timeout=TIMEOUT).topics
                 and end_offsets(target, copy) == {0: RECORDS}
             ),
             "it is copied under the name of the default policy",

@@ -9,6 +9,7 @@ import pytest
 from k2ktui.mm2.flows.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Got,
     Out,
     admin,
@@ -50,7 +51,7 @@ def test_exact_where_neighbours_are_left(
         copy = load_settings(maker.file).flow().target_topic(topic)
 
         def copied() -> bool:
-            if copy not in admin(target).list_topics(timeout=30).topics:
+            if copy not in admin(target).list_topics(timeout=TIMEOUT).topics:
                 return False
             return _last(read_all(target, copy)) == _last(read_all(source, topic))
 

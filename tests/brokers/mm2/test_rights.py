@@ -13,6 +13,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from k2ktui.mm2.flows.settings import load_settings
 from tests.support.clusters.acls import Grant, documented, renamed
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
     create_topic,
@@ -125,7 +126,7 @@ class Site:
         eventually(self._left, "its workers have left")
 
     def _copied(self) -> bool:
-        topics = admin(self.target.node).list_topics(timeout=30).topics
+        topics = admin(self.target.node).list_topics(timeout=TIMEOUT).topics
         if not {self.copy, self.flow.checkpoints_topic, self.flow.connect_offsets_topic} <= {
             *topics
         }:
@@ -189,7 +190,7 @@ class Site:
 
     def state(self) -> object:
         """What on the target a command could have changed; our own records of runs aside."""
-        topics = admin(self.target.node).list_topics(timeout=30).topics
+        topics = admin(self.target.node).list_topics(timeout=TIMEOUT).topics
         chosen = [name for name in topics if not name.startswith("__")]
         commits = committed(self.target.node, self.group)
         return {name: end_offsets(self.target.node, name) for name in chosen}, commits
@@ -307,4 +308,4 @@ def forget_commits(site: Site) -> None:
     """Let there be something to commit on the target again."""
     client = admin(site.target.node)
     if committed(site.target.node, site.group):
-        client.delete_consumer_groups([site.group])[site.group].result(60)
+        client.delete_consumer_groups([site.group])[site.group].result(TIMEOUT)

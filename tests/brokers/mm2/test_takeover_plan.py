@@ -24,6 +24,7 @@ from k2ktui.mm2.flows.formats import (
 )
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_before,
@@ -158,7 +159,7 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     try:
         rows = left.plan("--yes", code=5)  # some are not proven
     finally:
-        producer.abort_transaction(30)
+        producer.abort_transaction(TIMEOUT)
 
     def seen(kind: str) -> tuple[int, int, int, int]:
         row = rows[kind]

@@ -8,7 +8,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import Loop, Wire
 from k2ktui.kafka.wire.transactions import init_producer
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, Out, produce, read_all
+from tests.support.clusters.kafka import START_S, TIMEOUT, Out, produce, read_all
 
 _STATE = "__transaction_state"
 # Brokers take records of their own topics from this client id only.
@@ -42,7 +42,7 @@ def _init(node: KafkaNode, names: tuple[str, ...]) -> list[Producer]:
     target = Wire(loop, {"bootstrap_servers": [node.bootstrap]}, "target")
 
     async def run() -> list[Producer]:
-        await target.open(20)
+        await target.open(TIMEOUT)
         return [await init_producer(target, Producer(name), 60_000) for name in names]
 
     try:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from k2ktui.runtime.ports import HeldPort
 from tests.support.clusters.kafka import TIMEOUT, eventually
 
 REALM = "K2K.TEST"
@@ -57,7 +58,8 @@ class Realm:
 def running_realm(directory: Path) -> Iterator[Realm]:
     """Start a KDC for :data:`REALM`."""
     directory.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    held = HeldPort()  # until the end: another program would take a port that is only free
+    port = held.number
     realm = Realm(
         directory,
         {
@@ -97,6 +99,7 @@ def running_realm(directory: Path) -> Iterator[Realm]:
     realm.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master", "-W")
     env = {**os.environ, **realm.environment}
     log = (directory / "kdc.log").open("wb")
+    held.lend()
     kdc = subprocess.Popen([_path("krb5kdc"), "-n"], env=env, stdout=log, stderr=log)
     try:
         eventually(lambda: _listens(port), "the KDC listens")
@@ -104,6 +107,7 @@ def running_realm(directory: Path) -> Iterator[Realm]:
     finally:
         kdc.terminate()
         kdc.wait(TIMEOUT)
+        held.close()
         log.close()
 
 
@@ -117,12 +121,6 @@ def _plugins() -> str:
     """Return the directory of the KDC's database modules, beside the program."""
     root = Path(_path("krb5kdc")).parents[1]
     return str(next(root.glob("lib/*/krb5/plugins/kdb"), root / "lib/krb5/plugins/kdb"))
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

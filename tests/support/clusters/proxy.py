@@ -62,7 +62,7 @@ class Strike:
         version: int = _HEAD.unpack_from(self.frame, 4)[1]
         return version
 
-    def wait(self, timeout: float = 60.0) -> None:
+    def wait(self, timeout: float = TIMEOUT) -> None:
         """Wait until it has happened."""
         assert self.struck.wait(timeout), f"no {self.api.name} came in {timeout:g} s"
 

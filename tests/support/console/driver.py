@@ -173,7 +173,7 @@ class ConsoleDriver:
         self.feed.tell()
         await self.settle()
 
-    async def until(self, ready: Callable[[], object], what: str, seconds: float = 90) -> None:
+    async def until(self, ready: Callable[[], object], what: str, seconds: float = 180) -> None:
         """Wait for a condition; ``what`` and the screen are in the failure if it never holds."""
         end = time.monotonic() + seconds
         while not ready():

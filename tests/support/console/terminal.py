@@ -82,7 +82,7 @@ class Terminal:
         self.output += data
         return data
 
-    def await_text(self, text: str, timeout: float = 60.0) -> None:
+    def await_text(self, text: str, timeout: float = 180.0) -> None:
         """Wait until a text was written, from now on."""
         data, until = b"", time.monotonic() + timeout
         while text.encode() not in data:
@@ -102,7 +102,7 @@ class Terminal:
         os.close(self._master)
         self._master = self._slave = -1
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = 180.0) -> int:
         """Return the exit code."""
         until = time.monotonic() + timeout
         while self.process.poll() is None and time.monotonic() < until:
@@ -119,6 +119,6 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
         if self._master >= 0:
             self.hang_up()

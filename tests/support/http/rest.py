@@ -38,7 +38,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Server]:
             self.read_body()
             state.asked.append((name, self.headers.get("Authorization", "")))
             if name in state.hang:
-                state.released.wait(30)
+                state.released.wait()
                 return
             planned = state.answers.get(name, [(404, b'{"error_code":404,"message":"none"}')])
             status, body = planned.pop(0) if len(planned) > 1 else planned[0]

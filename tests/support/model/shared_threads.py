@@ -19,7 +19,7 @@ from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.whole_runs import RunParts
-from tests.support.clusters.kafka import eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, eventually, produce
 from tests.support.model.thread_laps import ThreadLaps
 from tests.support.oracle.judge import Expected, prove
 from tests.support.records.traffic import mixture
@@ -82,7 +82,7 @@ class ThreadRun:
 
     def stop(self) -> Finished:
         self.stopping.set()
-        return self.ended.result(60)
+        return self.ended.result(TIMEOUT)
 
 
 def heartbeat(config: PipelineConfig) -> Heartbeat:
@@ -102,7 +102,7 @@ class Runs:
     def start(self, **options: bool) -> ThreadRun:
         run = ThreadRun(self.config, self._closing, self._pool, **options)
         self.all.append(run)
-        self._closing.callback(run.ended.exception, 60)
+        self._closing.callback(run.ended.exception, TIMEOUT)
         self._closing.callback(run.stopping.set)
         self._closing.callback(run.laps.answers.set)
         return run
@@ -112,7 +112,7 @@ class Runs:
             owned = sorted(run.owns for run in runs)
             return sum(owned) == SLOTS and owned[-1] - owned[0] <= 1
 
-        eventually(is_even, lambda: "\n".join(t for r in runs for t in r.texts[-9:]), 90)
+        eventually(is_even, lambda: "\n".join(t for r in runs for t in r.texts[-9:]))
 
 
 class Copied:
@@ -149,4 +149,4 @@ class Copied:
             return True
 
         wrong: list[str] = []
-        eventually(is_copied, lambda: wrong[-1], 60)
+        eventually(is_copied, lambda: wrong[-1])

@@ -36,7 +36,7 @@ _CRASH_DIR = "K2KTUI_CRASH_DIR"
 _PDEATHSIG = 1
 START_TIMEOUT = 300.0
 RUN_TIMEOUT = 400.0
-STOP_TIMEOUT = 60.0
+STOP_TIMEOUT = 180.0
 _STARTS = 3
 
 Event = dict[str, Any]
@@ -262,8 +262,8 @@ class Run:
 
     def events(self, kind: str = "") -> list[Event]:
         """Return the events so far, or those of one kind (``progress``, ``stopped``, …)."""
-        text = self.out.read_text()
-        whole = text[: text.rfind("\n") + 1]
+        data = self.out.read_bytes()  # of which the last line, or character, may not be whole
+        whole = data[: data.rfind(b"\n") + 1]
         entries = [json.loads(line) for line in whole.splitlines()]
         return [event for event in entries if kind in ("", event["event"])]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    START_S,
     Got,
     Out,
     create_topic,
@@ -99,7 +100,7 @@ class DamageTable:
             for damage, (make, _) in IN_THE_LOG.items():
                 at = self.at(kind, damage)
                 damage_log(target, topic, self._copies[at][DAMAGED][1], make, at[1])
-        target.start()
+        target.start(START_S)
         for kind, topic in self._topics.items():
             at = self.at(kind, DOUBLED)
             place = at[1], self._copies[at][DAMAGED][1]

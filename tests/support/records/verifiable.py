@@ -10,7 +10,7 @@ from typing import Any
 from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import end_offsets, eventually, unique_name
+from tests.support.clusters.kafka import TIMEOUT, end_offsets, eventually, unique_name
 
 Sequences = dict[int, list[str]]
 _TOOLS = "org.apache.kafka.tools"
@@ -26,7 +26,8 @@ class VerifiableProducer:
 
     def stop(self) -> Sequences:
         """End it in order, and return what was acknowledged: partition to values in order."""
-        self._tool.process.stop(20.0)
+        # One that is killed tells nothing of its last records.
+        self._tool.process.stop(TIMEOUT)
         assert self._tool.events("tool_data"), self._tool.log.read_text()[-2000:]
         acknowledged: dict[int, list[tuple[int, str]]] = defaultdict(list)
         for event in self._tool.events("producer_send_success"):
@@ -78,9 +79,9 @@ class _Tool:
         )
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        text = self.log.read_text()
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        entries = [json.loads(line) for line in lines if line.startswith("{")]
+        data = self.log.read_bytes()
+        lines = data[: data.rfind(b"\n") + 1].splitlines()
+        entries = [json.loads(line) for line in lines if line.startswith(b"{")]
         return [event for event in entries if event.get("name") == kind]
 
 
