@@ -130,7 +130,7 @@ def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_reported(target: Kafka
     topic = create_topic(target)
     first = unique_name("g")
     wanted = {first: {(topic, 0): GroupCommit(1)}}
-    wanted |= {unique_name("g"): {(topic, 0): GroupCommit(1)} for _ in range(400)}
+    wanted |= {unique_name("g"): {(topic, 0): GroupCommit(1)} for _ in range(100)}
     with opened(plain(target.bootstrap), patience=PATIENCE) as groups:
         groups.read_committed(wanted)  # its coordinators are known
         target.suspend()
