@@ -90,7 +90,12 @@ def test_a_copy_with_probes(
             if "serving /livez" in line:
                 url = json.loads(line)["text"].rpartition(" ")[2]
         assert get(f"{url}/livez") == (200, "alive\n")
-        ready = eventually(lambda: _is_ready(url), "it takes part")
+
+        def takes_part() -> str:
+            assert container.poll() is None, "".join(lines) + finish(container)
+            return _is_ready(url)
+
+        ready = eventually(takes_part, "it takes part")
         assert "running: 2 slots" in ready or "standby: no slots" in ready
         eventually(lambda: pipe.is_caught_up(topic), "it has copied")
         status, metrics = get(f"{url}/metrics")
@@ -105,7 +110,10 @@ def test_a_copy_with_probes(
 
 
 def _is_ready(url: str) -> str:
-    status, text = get(f"{url}/readyz")
+    try:
+        status, text = get(f"{url}/readyz")
+    except OSError:
+        return ""  # it ends
     return text if status == 200 else ""
 
 

@@ -18,11 +18,18 @@ CANNOT = 77
 ROOT = Path(__file__).parents[3]
 
 # $1 is the image's root, $2 a directory for its volume, $3 the volume's path, $4 user and group.
+# Its devices are its own, as a container's are: those of a host may be for root alone.
 _INSIDE = """
 mount --bind "$1" "$1"
 mount --bind "$2" "$1$3"
 mount -t proc proc "$1/proc"
-mount --rbind /dev "$1/dev"
+mount -t tmpfs -o mode=755 tmpfs "$1/dev"
+for device in null zero full random urandom tty; do
+  touch "$1/dev/$device"
+  mount --bind "/dev/$device" "$1/dev/$device"
+done
+ln -s /proc/self/fd "$1/dev/fd"
+mkdir -m 1777 "$1/dev/shm"
 mount -o remount,ro,bind "$1"
 root=$1 volume=$3 user=$4
 shift 4
