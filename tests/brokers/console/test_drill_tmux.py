@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, eventually
+from tests.support.clusters.kafka import START_S, end_offsets, eventually, produce_transaction
+from tests.support.commands.acting import acting
 from tests.support.console.tmux import TMUX, Tmux
 from tests.support.drill.runs import Pair, keep_commits
 
@@ -20,7 +23,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(TMUX is None, reason="there is no tmux"),
 ]
-PATIENCE = 150.0
+PATIENCE = 180.0
 
 
 @pytest.fixture
@@ -80,6 +83,28 @@ def begin(tmux: Tmux, pair: Pair) -> None:
     tmux.sees("You can still go back: X aborts.")
 
 
+@contextmanager
+def keeping_phase(pair: Pair) -> Iterator[None]:
+    """Write now and then, so that the drill waits for the producers until the block ends.
+
+    Half a minute without a write may be less than two consoles on a busy machine need. What is
+    written is aborted, and counts as copied.
+    """
+    topic, ended = pair.topics[0], threading.Event()
+
+    def write() -> None:
+        while not ended.wait(5.0):
+            produce_transaction(pair.source, topic, [b"never committed"], commit=False)
+
+    with acting(write):
+        try:
+            yield
+        finally:
+            ended.set()
+    end = end_offsets(pair.source, topic, "read_committed")[0]
+    pair.copied.put_position(topic, 0, end, 0)
+
+
 def drill_of(pair: Pair) -> Drill:
     (drill,) = pair.drills()
     return drill
@@ -92,18 +117,21 @@ def test_a_second_operator_watches_takes_over_and_aborts(
     name = pair.copied.name
     with console(pair) as first, console(pair) as second:
         begin(first, pair)
-        second.sees("a planned drill is open", "acts on it", timeout=PATIENCE)
-        second.press("Enter")
-        second.sees("You watch; O takes it over.", "s of 30 s", "12 report", timeout=PATIENCE)
-        second.press("R")
-        second.sees("Resume: ", "acts on it; O")  # the rest is on the next line
-        second.press("O")
-        second.sees("changes nothing from then on")
-        agree(second, name)
-        second.sees("It runs here: H holds it.", timeout=PATIENCE)
-        first.sees(
-            "another operator has taken over drill", "You watch; O takes it over.", timeout=PATIENCE
-        )
+        with keeping_phase(pair):
+            second.sees("a planned drill is open", "acts on it", timeout=PATIENCE)
+            second.press("Enter")
+            second.sees("You watch; O takes it over.", "s of 30 s", "12 report", timeout=PATIENCE)
+            second.press("R")
+            second.sees("Resume: ", "acts on it; O")  # the rest is on the next line
+            second.press("O")
+            second.sees("changes nothing from then on")
+            agree(second, name)
+            second.sees("It runs here: H holds it.", timeout=PATIENCE)
+            first.sees(
+                "another operator has taken over drill",
+                "You watch; O takes it over.",
+                timeout=PATIENCE,
+            )
         continue_to(second, name, "type apply to confirm")
         agree(second, "apply")
         continue_to(second, name, "type fence-replicator to confirm")

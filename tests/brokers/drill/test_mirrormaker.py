@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,8 +66,20 @@ class MirrorSite:
             commit_offsets(
                 self.source, group, {(self.topic, n): o for n, o in self.offsets[group].items()}
             )
+        self.start_mirror()
+
+    def start_mirror(self) -> None:
+        """Start MirrorMaker 2, and wait until it has copied, and drills see that it runs."""
+        started_at = time.time()
         self.mirror.start()
         eventually(self.is_copied, f"everything is copied; {self.mirror.log()}", PATIENCE)
+        eventually(self.flow_runs, f"its workers have a group; {self.mirror.log()}", PATIENCE)
+
+        def beats() -> bool:
+            view = k2ktui_json("watch", "-f", self.mirror.file, "--once", code=None)
+            return (view["heartbeat_at"] or 0.0) > started_at
+
+        eventually(beats, "a heartbeat is found", PATIENCE)
 
     def write(self, count: int) -> None:
         """Write records to each partition, half of them in a transaction at the end."""
@@ -209,8 +222,7 @@ def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> Non
         site.resume(drill.id, refuses)
     aborted = abort_drill(site.flow, drill.id, [str(site.mirror.file)], MAY, Yes())
     assert "MirrorMaker 2 was stopped by hand: start it again" in aborted.blockers
-    site.mirror.start()
-    eventually(lambda: site.flow_runs(), "it runs again", PATIENCE)
+    site.start_mirror()
     drill = site.start(DrillKind.PLANNED, STRICT, Stops(site.mirror))
     assert drill.status is DrillStatus.DONE
     fenced = drill.record(DrillPhase.FENCE_REPLICATOR)

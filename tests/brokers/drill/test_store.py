@@ -91,6 +91,10 @@ def test_heartbeats_that_failed_are_repeated_until_another_takes_over(
     tmp_path: Path, source: KafkaNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "k2ktui.drill.session")
+
+    def failures() -> int:
+        return caplog.text.count("heartbeats fail")
+
     with proxied_node("shaky", tmp_path / "node") as target:
         copied = Copied(tmp_path, source, target)
         watching = DrillStore(copied.config, copied.cluster)
@@ -101,15 +105,16 @@ def test_heartbeats_that_failed_are_repeated_until_another_takes_over(
         try:
             session.open("1:1:aa", "begun")
             target.proxy.cut()
-            eventually(lambda: caplog.text.count("heartbeats fail") == 1, "a heartbeat has failed")
+            eventually(lambda: failures() > 0, "a heartbeat has failed")
             target.proxy.restore()
             before = watching.read(drill.id).beat_ms
             eventually(lambda: watching.read(drill.id).beat_ms > before, "they go on")
             session.write("a person has answered", phase="lag")
             settled = watching.read_settled(drill.id)
             assert settled.events[-1].text == "a person has answered"
+            before = failures()
             target.proxy.cut()
-            eventually(lambda: caplog.text.count("heartbeats fail") == 2, "another one has failed")
+            eventually(lambda: failures() > before, "another one has failed")
             watching.own(drill.id)
             taken = watching.write(replace(watching.read(drill.id), session="2:2:bb"))
             target.proxy.restore()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
     create_topic,
@@ -22,6 +24,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.clusters.mirrormaker import MirrorMaker
+from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import committed
@@ -33,6 +36,26 @@ RECORDS = 250
 # offset (MirrorCheckpointTask.checkpointIsMoreRecent). A group that moves forward between two
 # offset syncs keeps its old checkpoint, so groups of these tests move back, or past a sync.
 LAG_MAX = 10
+# Seconds in which a client on a busy machine shows that it runs.
+WATCH_S = "8"
+
+
+@contextmanager
+def repeatedly(act: Callable[[], object]) -> Iterator[None]:
+    """Do what a client does all the time, from before the block to its end."""
+    done, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.2):
+            act()
+            begun.set()
+
+    with acting(work):
+        try:
+            assert begun.wait(TIMEOUT)
+            yield
+        finally:
+            done.set()
 
 
 class Moving:
@@ -78,7 +101,7 @@ def moving(
         checkpoints = f"{moving.maker.source}.checkpoints.internal"
 
         def translated(count: int) -> bool:
-            topics = admin(moving.target).list_topics(timeout=10).topics
+            topics = admin(moving.target).list_topics(timeout=TIMEOUT).topics
             if checkpoints not in topics or moving.copy not in topics:
                 return False
             return len({got.key for got in read_all(moving.target, checkpoints)}) >= count
@@ -95,21 +118,9 @@ def moving(
 
 
 def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
-    done = threading.Event()
-
-    def work() -> None:
-        while not done.wait(0.2):
-            produce(moving.source, moving.topic, [Out(b"more", partition=0)])
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        reply = k2ktui_json(
-            "mm2", "apply-checkpoints", *moving.args, "--watch", "2", "--yes", code=5
-        )
-    finally:
-        done.set()
-        thread.join()
+    with repeatedly(lambda: produce(moving.source, moving.topic, [Out(b"more", partition=0)])):
+        args = (*moving.args, "--watch", WATCH_S, "--yes")
+        reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
     assert "producers-stopped" in reply["blocking"]
     assert not reply["applied"]
     assert moving.on_target(moving.lagging) == [None, None]
@@ -125,30 +136,18 @@ def test_nothing_is_committed_while_consumers_run_on_the_source(moving: Moving) 
     consumer = group_consumer(moving.source, moving.lagging, "earliest")
     consumer.subscribe([moving.topic])
     try:
-        assert consumer.poll(60) is not None
+        assert consumer.poll(TIMEOUT) is not None
         args = (*moving.args, "--watch", "0", "--yes")
         reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
     finally:
         consumer.close()
     assert "consumers-stopped" in reply["blocking"] and not reply["applied"]
     assert moving.on_target(moving.lagging) == [None, None]
-    done = threading.Event()
-
-    def work() -> None:
-        # All beyond the offset that the group returns to, in 30 s at least.
-        for at in itertools.cycle(range(101, RECORDS)):
-            moving.commit(moving.lagging, 240, at)
-            if done.wait(0.2):
-                return
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        args = (*moving.args, "--watch", "3", "--yes")
+    # All beyond the offset that the group returns to, in 30 s at least.
+    offsets = itertools.cycle(range(101, RECORDS))
+    with repeatedly(lambda: moving.commit(moving.lagging, 240, next(offsets))):
+        args = (*moving.args, "--watch", WATCH_S, "--yes")
         reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
-    finally:
-        done.set()
-        thread.join()
     assert "consumers-stopped" in reply["blocking"] and not reply["applied"]
     moving.commit(moving.lagging, 240, 100)
 

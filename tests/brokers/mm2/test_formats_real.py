@@ -33,7 +33,7 @@ def records(
     node: KafkaNode, topic: str, read: Callable[[bytes | None, bytes | None], T]
 ) -> list[tuple[bytes | None, bytes | None, T]]:
     """All records of an internal topic, raw and read; none while there is no such topic."""
-    if topic not in admin(node).list_topics(timeout=30).topics:
+    if topic not in admin(node).list_topics(timeout=TIMEOUT).topics:
         return []
     return [(got.key, got.value, read(got.key, got.value)) for got in read_all(node, topic)]
 
@@ -53,11 +53,15 @@ def test_dedicated(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path) -> Non
             return [checkpoint for checkpoint in checkpoints if checkpoint[2][0] == at]
 
         last = eventually(checkpoint, f"a checkpoint; {mirror.log()}", PATIENCE)[-1]
-        positions = eventually(
-            lambda: records(target, flow.connect_offsets_topic, formats.read_connect_offset),
-            "positions",
-            PATIENCE,
-        )
+
+        def stored() -> Any:
+            # Of the heartbeats of other flows on this source, too, which may come first.
+            stored = records(target, flow.connect_offsets_topic, formats.read_connect_offset)
+            return [
+                p for p in stored if p[2] is not None and p[2][0].source.topic == topic
+            ] and stored
+
+        positions = eventually(stored, "positions", PATIENCE)
         syncs = records(source, flow.offset_syncs_topic, formats.read_offset_sync)
         # Flows of other tests may still have left theirs on this source.
         own = (mirror.target, mirror.source)

@@ -14,6 +14,7 @@ from k2ktui.mm2.offsets.positions import plan
 from k2ktui.mm2.offsets.positions_topic import TopicPositions
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Got,
     Out,
     create_topic,
@@ -31,6 +32,9 @@ pytestmark = pytest.mark.slow
 ENDS = {0: 10, 1: 10, 2: 10}
 # Several, so that a record in the wrong one would not be found.
 STORAGE = {"{target}.offset.storage.partitions": "5", "offset.storage.partitions": "5"}
+# One that was killed counts as running for so long; with the default of 10 s, a command on a busy
+# machine may come too late to see it.
+SESSION = {"{target}.session.timeout.ms": "30000", "session.timeout.ms": "30000"}
 
 
 class Mirror:
@@ -40,16 +44,16 @@ class Mirror:
         self.topic = create_topic(source, unique_name("moved"), 3)
         for number in range(3):
             produce(source, self.topic, [Out(b"%d" % n, partition=number) for n in range(10)])
-        self.maker = MirrorMaker(source, target, directory, self.topic, properties=STORAGE)
+        self.maker = MirrorMaker(
+            source, target, directory, self.topic, properties={**STORAGE, **SESSION}
+        )
         self.target = target
         self.copy = f"{self.maker.source}.{self.topic}"
         self.known = TopicPositions(load_settings(self.maker.file).flow())
         self.args = ("-f", self.maker.file)
 
     def await_copied(self, ends: dict[int, int]) -> None:
-        eventually(
-            lambda: end_offsets(self.target, self.copy) == ends, f"{self.copy} is copied", 60
-        )
+        eventually(lambda: end_offsets(self.target, self.copy) == ends, f"{self.copy} is copied")
 
     def await_stored(self) -> None:
         eventually(lambda: self.positions() == ENDS, "positions are stored")
@@ -83,7 +87,7 @@ def mirror(
 def _topics(node: KafkaNode) -> set[str]:
     from tests.support.clusters.kafka import admin
 
-    return set(admin(node).list_topics(timeout=10).topics)
+    return set(admin(node).list_topics(timeout=TIMEOUT).topics)
 
 
 def test_it_is_refused_while_it_runs(mirror: Mirror) -> None:

@@ -13,6 +13,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
     admin,
+    await_stable,
     client,
     create_topic,
     end_offsets,
@@ -62,12 +63,13 @@ def test_every_group_is_exact(
         return [(got.partition, got.value) for got in read_all(node, name, isolation)]
 
     def copied() -> bool:
-        there = copy in admin(target).list_topics(timeout=30).topics
+        there = copy in admin(target).list_topics(timeout=TIMEOUT).topics
         return there and values(target, copy) == values(source, topic)
 
     with mirror:
         for _ in range(2):
             write(source, topic, dice)
+            await_stable(source, topic)
             eventually(copied, f"all is copied; {mirror.log()}", PATIENCE)
         ends = end_offsets(source, topic)
         wanted = {
