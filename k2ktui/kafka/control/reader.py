@@ -95,18 +95,30 @@ def _ends(
     cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
 ) -> dict[int, int]:
     """Return every partition's end offset; a missing entry would be mistaken for an empty one."""
-    where = [(topic, p) for p in range(partitions)]
+    return _bounds(cluster, topic, range(partitions), OffsetSpec.latest(), timeout, isolation)
+
+
+def _bounds(
+    cluster: Cluster,
+    topic: str,
+    partitions: Collection[int],
+    spec: OffsetSpec,
+    timeout: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[int, int]:
+    """Return an offset of each partition, once all have a leader; raises as :func:`stable_ends`."""
+    where = [(topic, p) for p in partitions]
     until = monotonic() + timeout
     while True:
         try:
-            ends = require_offsets(cluster, where, OffsetSpec.latest(), isolation)
+            offsets = require_offsets(cluster, where, spec, isolation)
         except TimedOut as error:
             if monotonic() > until:
                 raise
-            log.debug("%s: asking again for its end: %s", topic, error.message)
+            log.debug("%s: asking again for its log bounds: %s", topic, error.message)
             sleep(_POLL_S)
         else:
-            return {p: ends[topic, p] for _, p in where}
+            return {p: offsets[topic, p] for _, p in where}
 
 
 def read_committed(
@@ -164,7 +176,9 @@ def read_records(
             and afterwards.
     """
     until, since = monotonic() + timeout, since or {}
-    starts = _starts(cluster, topic, [p for p, end in ends.items() if p not in since and end])
+    # Librdkafka takes longer to begin at OFFSET_BEGINNING.
+    begin = [p for p, end in ends.items() if p not in since and end]
+    starts = _bounds(cluster, topic, begin, OffsetSpec.earliest(), timeout) if begin else {}
     starts |= since
     remaining = {p: end for p, end in ends.items() if end > starts.get(p, 0)}
     if not remaining:
@@ -213,13 +227,6 @@ def _raise_unless_passing(error: KafkaError, topic: str, cluster: Cluster) -> No
         )
     if not error.retriable():
         raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
-
-
-def _starts(cluster: Cluster, topic: str, partitions: Collection[int]) -> dict[int, int]:
-    """Return log start offsets: librdkafka takes longer to begin at OFFSET_BEGINNING."""
-    where = [(topic, p) for p in partitions]
-    starts = require_offsets(cluster, where, OffsetSpec.earliest()) if where else {}
-    return {p: offset for (_, p), offset in starts.items()}
 
 
 def consume_batch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import Any
 
 import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.control.reader import await_stable, read_committed, read_written, stable_ends
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
@@ -82,3 +83,25 @@ def test_a_partition_that_no_broker_leads(target: KafkaNode, cluster: Cluster, w
         TimedOut, match=f"the log bounds of {topic}-1 on the target cluster are unavailable"
     ):
         WAYS[way](cluster, topic, 2, 0.2)  # type: ignore[operator]
+
+
+class Electing(Cluster):
+    """A cluster whose partitions have no leader for the first answers, as during an election."""
+
+    left = 0
+
+    def offsets(self, *asked: Any) -> dict[Partition, int]:
+        self.left -= 1
+        return {} if self.left >= 0 else super().offsets(*asked)
+
+
+def test_a_leader_is_waited_for_whatever_is_asked_first(target: KafkaNode) -> None:
+    """The leader may go between the questions for the ends and for the starts."""
+    topic = create_topic(target)
+    produce(target, topic, [b"0"])
+    common = {"bootstrap.servers": target.bootstrap}
+    cluster = Electing(ClusterConfig(kafka=KafkaClients(common=common)), "target")
+    ends = stable_ends(cluster, topic, 1)
+    cluster.left = 2
+    read = read_committed(cluster, topic, 1, TIMEOUT, ends=ends)
+    assert [record.value for record in read] == [b"0"]
