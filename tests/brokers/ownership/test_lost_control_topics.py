@@ -19,7 +19,6 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.records.state import SourcePartition, position_key
 from k2ktui.errors import ExitCode, Refused
-from k2ktui.replication.ownership.commit_state import CommitTopic, read_commit_state
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
 from k2ktui.replication.preflight.suite import run_checks
@@ -235,7 +234,6 @@ def test_lost_positions_are_set_or_cleared(stopped: Stopped) -> None:
     assert not check.fatal and f"{topic}-{_BUSY}" in check.detail
     k2ktui("offsets", "clear", "-f", stopped.file, f"{topic}:{_BUSY}", "--yes")
     assert not _failing(stopped.config)
-    commit = CommitTopic(stopped.commits, 1, stopped.name)
-    state = read_commit_state(stopped.cluster, commit, 30.0)
+    state = stopped.commit_state()
     assert state.positions[SourcePartition(topic, _QUIET)].offset == 3
     assert (state.run.lost_term, len(state.positions)) == (0, 1) and state.run.term > 1

@@ -17,9 +17,8 @@ from k2ktui.engine.records.state import Position, SourcePartition, position_key,
 from k2ktui.errors import Refused
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import LayoutChanged
-from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
-from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
+from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, produce
 from tests.support.pipelines.copied import Copied
@@ -42,8 +41,7 @@ class Runs:
         return made
 
     def recorded(self) -> ClusterPair:
-        topic = commit_topic(self.copied.config, 1)
-        return read_commit_state(self.copied.cluster, topic, 30.0).run.pair
+        return self.copied.commit_state().run.pair
 
     def put_position(self) -> None:
         position = Position(5, 0, -1, "", 1, 0, "t", 0)

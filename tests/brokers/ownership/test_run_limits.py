@@ -33,7 +33,7 @@ from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.record_store import RecordStore
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.ownership.test_commit_state import BODY
-from tests.support.clusters.kafka import Out, produce, read_all
+from tests.support.clusters.kafka import Out, await_stable, produce, read_all
 from tests.support.pipelines.copied import Copied
 from tests.unit.replication.test_client_settings import pipeline
 
@@ -119,6 +119,7 @@ def test_no_driver_begins_a_term_that_no_run_can_read(
     put(LARGEST_TERM + 1)
     assert take_over() == before + 1
     put(LARGEST_TERM)
+    await_stable(target, copied.commits)
     records = len(read_all(target, copied.commits))
     with pytest.raises(Refused, match=f"would have term {LARGEST_TERM + 1}") as raised:
         take_over()

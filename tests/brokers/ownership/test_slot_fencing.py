@@ -16,11 +16,10 @@ from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import describe_transaction
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
-from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
-from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
+from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import TIMEOUT, read_all
+from tests.support.clusters.kafka import TIMEOUT, await_stable, read_all
 from tests.support.pipelines.copied import Copied
 
 
@@ -72,6 +71,7 @@ def drivers(copied: Copied) -> Iterator[Drivers]:
 
 def runs(copied: Copied) -> list[tuple[dict[str, object], dict[str, object]]]:
     """Return key and value of every run record written so far, oldest first."""
+    await_stable(copied.target, copied.commits)
     records = read_all(copied.target, copied.commits)
     parsed = [
         (json.loads(record.key or b""), json.loads(record.value or b"")) for record in records
@@ -172,8 +172,7 @@ def test_a_pipeline_that_was_never_shared_is_taken_over_as_before(
 def test_what_the_run_records_say(copied: Copied, drivers: Drivers) -> None:
     layout = drivers.divide(2)
     slot = drivers.take_slot(1, layout)
-    config = copied.config
-    state = read_commit_state(copied.cluster, commit_topic(config, 1), 10)
+    state = copied.commit_state()
     assert state.run.layout is not None and state.run.layout.id == layout
     assert state.run.most_shared == 2 and state.run.pair == _pair(copied)
     assert state.run.term == slot.run.term, "a later driver begins a later one"
@@ -190,7 +189,7 @@ def test_what_the_run_records_say(copied: Copied, drivers: Drivers) -> None:
     keys = [key for key, _ in runs(copied)]
     assert keys[-1] == {"group": copied.name, "slotRun": 1}
     drivers.whole(copies=False).take_over(0)
-    state = read_commit_state(copied.cluster, commit_topic(config, 1), 10)
+    state = copied.commit_state()
     assert (
         state.run.layout is None and state.run.most_shared == 2 and state.run.pair == _pair(copied)
     )

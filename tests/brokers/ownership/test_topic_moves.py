@@ -33,7 +33,7 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, UnreadableRecords
 from k2ktui.replication.ownership import fence as fence_module
 from k2ktui.replication.ownership import ownership as ownership_module
-from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
+from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
 from k2ktui.replication.ownership.topic_moves import (
@@ -43,7 +43,7 @@ from k2ktui.replication.ownership.topic_moves import (
     write_moved_positions,
 )
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, produce, read_all
+from tests.support.clusters.kafka import Out, await_stable, produce, read_all
 from tests.support.commands.earlier_code import unpack
 from tests.support.pipelines.copied import Copied
 
@@ -110,11 +110,13 @@ def move(copied: Copied, *topics: str) -> dict[SourcePartition, int]:
 
 
 def moved_now(copied: Copied) -> set[str]:
+    await_stable(copied.target, copied.commits)
     return {one.topic for one in read_moved(copied.config, copied.cluster).all}
 
 
 def versions(copied: Copied) -> list[int]:
     """Return the versions of all run records of the pipeline, oldest first."""
+    await_stable(copied.target, copied.commits)
     records = read_all(copied.target, copied.commits)
     return [
         json.loads(record.value or b"")["v"]
@@ -188,7 +190,7 @@ def test_a_layout_that_is_being_changed_is_not_used(copied: Copied, runs: Runs) 
     move(copied, "orders")
     with pytest.raises(OwnershipLost):
         dividing.publish_layout()
-    state = read_commit_state(copied.cluster, commit_topic(copied.config, 1), 10)
+    state = copied.commit_state()
     assert state.run.layout is not None and not state.run.layout.ready
 
 
@@ -379,7 +381,7 @@ def test_positions_of_moved_topics_are_written_while_runs_go_on(copied: Copied, 
     move(copied, "orders")
     run.close(fence=False)
     run = runs.start()
-    before = read_commit_state(copied.cluster, commit_topic(copied.config, 1), 10)
+    before = copied.commit_state()
 
     def back(state: CommitState, term: int) -> dict[SourcePartition, Position | None]:
         assert term > before.run.term, "a lower offset of an earlier term would not count"

@@ -6,12 +6,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -25,7 +19,7 @@ from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
-    admin,
+    alter_topic,
     create_topic,
     eventually,
     grow_topic,
@@ -238,17 +232,8 @@ def test_the_sizes_that_a_target_accepts_are_known_and_read_again(
     copy = f"{stem}copy-{name}"
     assert snapshot.sizes == {copy: (1048588, "producer")}
     assert snapshot.sizes_of(SourcePartition(name, 0)) == ((1048588, "producer"),)
-    lower(target, copy, 9000)
+    alter_topic(target, copy, max_message_bytes="9000")
     eventually(
         lambda: discovery.discovery.read_sizes([copy]) == {copy: (9000, "producer")},
         "the new limit is read",
     )
-
-
-def lower(node: KafkaNode, topic: str, limit: int) -> None:
-    entry = ConfigEntry(
-        "max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    client = admin(node)
-    client.incremental_alter_configs([resource])[resource].result(TIMEOUT)

@@ -23,6 +23,7 @@ from k2ktui.replication.topics.targets import (
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.kafka import (
+    await_leaders,
     create_topic,
     eventually,
     grow_topic,
@@ -154,6 +155,7 @@ def test_a_limit_that_the_target_refuses_is_left_out(pair: Pair) -> None:
         assert failed == {name: None}
         (done,) = with_reduced([TargetPlan(name, (), create=spec)], reduced)
         assert len(done.notes) == 1 and f"without {FUTURE_LIMIT}" in done.notes[0]
+    await_leaders(pair.nodes[1], name, 1)
     assert pair.settings(name) == {"retention.ms": "3600000"}
     chosen = {"replication": {"common": {"config": {FUTURE_LIMIT: "-1"}}}}
     wanted = replace(spec, name=f"{name}-2")

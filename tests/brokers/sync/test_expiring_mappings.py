@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.translate import Basis
@@ -38,7 +37,7 @@ from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from tests.support.clusters.kafka import (
     Out,
-    admin,
+    alter_topic,
     create_topic,
     delete_before,
     delete_topic,
@@ -72,14 +71,8 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 def set_retention(copied: Copied, milliseconds: int, **more: str) -> None:
-    values = {"retention.ms": str(milliseconds), "segment.ms": "1000", **more}
-    entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in values.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, copied.mappings, incremental_configs=entries)
-    client = admin(copied.target)
-    client.incremental_alter_configs([resource])[resource].result(60)
+    values = {"retention_ms": str(milliseconds), "segment_ms": "1000", **more}
+    alter_topic(copied.target, copied.mappings, **values)
 
 
 def without_source(copied: Copied) -> PipelineConfig:

@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     OffsetSpec,
-    ResourceType,
 )
 
 from k2ktui.engine.mapping.replica import MappingGaps
@@ -34,8 +30,11 @@ from k2ktui.progress import ProgressStep, listening
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.mapping.store import MappingStore
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
+    alter_topic,
+    await_stable,
     create_topic,
     delete_before,
     delete_topic,
@@ -96,7 +95,7 @@ def put_steps(copied: Copied, count: int, first: int = 0, at_ms: int | None = No
 def fill_lane(node: KafkaNode, count: int) -> None:
     """Let the target partition have so many records at least."""
     topic = LANE[0]
-    if topic not in admin(node).list_topics(timeout=20).topics:
+    if topic not in admin(node).list_topics(timeout=TIMEOUT).topics:
         create_topic(node, topic)
     produce(node, topic, [b""] * (count - end_offsets(node, topic)[0]))
 
@@ -289,7 +288,8 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
         assert store.refresh(20, position(20)).behind
         assert store.find_gaps(AT) == MappingGaps(behind=True)
         assert not store.refresh(20, position(10)).behind
-        opened.commit_transaction(20)
+        opened.commit_transaction(TIMEOUT)
+        await_stable(copied.target, copied.mappings)
         assert not store.refresh(20, position(20)).behind
         assert store.find_gaps(AT) == MappingGaps()
     finally:
@@ -326,10 +326,8 @@ def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> 
 def test_what_groups_need_is_written_again_before_it_is_deleted(
     copied: Copied, store: MappingStore
 ) -> None:
-    now, client = int(time.time() * 1000), admin(copied.target)
-    entry = ConfigEntry("retention.ms", str(WEEK_MS), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, copied.mappings, incremental_configs=[entry])
-    client.incremental_alter_configs([resource])[resource].result(20)
+    now = int(time.time() * 1000)
+    alter_topic(copied.target, copied.mappings, retention_ms=str(WEEK_MS))
     put_steps(copied, 300, at_ms=now - WEEK_MS * 6 // 10)
     put_steps(copied, 10, first=300, at_ms=now)
     store.refresh(20, position(3_100))

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.kafka.admin.topics import alter_topics
-from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.brokers.sync.test_races import member
 from tests.support.clusters.kafka import (
     Out,
+    alter_topic,
     create_topic,
     delete_topic,
     produce,
@@ -182,9 +181,8 @@ def test_a_group_in_use_there_because_of_it_stops_nothing(pair: Pair) -> None:
 
 
 def test_parity_leaves_it_alone(pair: Pair) -> None:
-    cluster = source_cluster(pair.copied.config)
     for topic in (pair.moved, pair.stays):
-        assert alter_topics(cluster, {topic: {"retention.ms": "7200000"}}) == {}
+        alter_topic(pair.copied.source, topic, retention_ms="7200000")
     plan = pair.copied.directory / "parity.json"
     k2ktui("parity", "plan", "-f", pair.file, "-o", plan, code=1)
     drill = pair.copied.move(pair.moved).drill

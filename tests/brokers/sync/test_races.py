@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
-from k2ktui.engine.moves.groups import GroupView, make_group_rows
+from k2ktui.engine.moves.groups import GroupRow, GroupView, make_group_rows
 from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -24,10 +24,18 @@ from k2ktui.sync.loop.poll import SyncLoop
 from k2ktui.sync.moves.apply import Applied, Applier
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import SnapshotReader, take_snapshot
-from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, read_all
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    client,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+)
 from tests.support.clusters.secure import SecureNode, start_secure_node
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.oracle.group_offsets import commit_offsets, read_committed_offsets
 from tests.support.pipelines.copied import Copied, committed
 
 pytestmark = pytest.mark.slow
@@ -171,12 +179,18 @@ def test_commits_on_the_source_while_it_is_translated(
         committing = pool.submit(consume)
         try:
             eventually(lambda: len(snapshots.take().source) == len(groups), "all have committed")
-            seen = [make_group_rows(snapshots.take()) for _ in range(10)]
+            seen = list[list[GroupRow]]()
+
+            def have_moved() -> bool:
+                seen.append(make_group_rows(snapshots.take()))
+                offsets = {tuple(row.source_offset for row in poll) for poll in seen}
+                return len(seen) >= 10 and len(offsets) > 1
+
+            eventually(have_moved, "they move")
         finally:
             over.set()
             snapshots.close()
-        committing.result(30)
-    assert len({tuple(row.source_offset for row in poll) for poll in seen}) > 1, "they moved"
+        committing.result(TIMEOUT)
     for row in (row for poll in seen for row in poll):
         assert row.translated_offset == (row.source_offset or 0) + 7
 
@@ -242,9 +256,9 @@ def test_groups_of_the_new_protocol_continue_at_the_record_they_had_not_read(
             consumer.commit(message=read[-1], asynchronous=False)
         k2ktui("apply", plan_file(copied), "--yes")
         with member(target, group, topic, "consumer") as consumer:
-            (position,) = consumer.committed([where], timeout=30)
-            assert position.offset == last + 7
-            unread = read_from(consumer, position, COUNT - last)
+            (offset,) = read_committed_offsets(consumer, [where]).values()
+            assert offset == last + 7
+            unread = read_from(consumer, TopicPartition(topic, 0, offset), COUNT - last)
             assert [message.value() for message in unread] == values(last, COUNT)
             # 1: the group has members, nothing can move.
             rows_now = json.loads(plan_file(copied, code=1).read_text())["rows"]
@@ -264,7 +278,7 @@ def read_from(consumer: Consumer, position: TopicPartition, count: int) -> list[
         return True
 
     eventually(seek, "the partition is fetched")
-    read: list[Message] = consumer.consume(count, timeout=30)
+    read: list[Message] = consumer.consume(count, timeout=TIMEOUT)
     return read
 
 

@@ -30,12 +30,14 @@ from k2ktui.engine.records.state import (
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.log.content import ContentReader
-from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, read_commit_state
+from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.moves.positions import PositionPlanner
 from k2ktui.sync.recovery import RecoveryWriter, plan_to_recover
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
+    await_stable,
     client,
     create_topic,
     delete_before,
@@ -79,8 +81,7 @@ def fill(copied: Copied, partitions: int = 2, count: int = 40) -> str:
 
 
 def commits(copied: Copied) -> CommitState:
-    topic = CommitTopic(copied.commits, 1, copied.name)
-    return read_commit_state(target_cluster(copied.config), topic, 10)
+    return copied.commit_state()
 
 
 def position(copied: Copied, topic: str, partition: int = 0) -> Position:
@@ -96,13 +97,14 @@ def effects(shown: Any, topic: str) -> dict[int, str]:
 
 
 @contextmanager
-def transaction(copied: Copied, name: str) -> Iterator[Producer]:
-    """A committed transaction on the target."""
+def transaction(copied: Copied, name: str, topic: str) -> Iterator[Producer]:
+    """A committed transaction on a topic of the target."""
     producer = Producer(client(copied.target, transactional_id=f"{copied.name}-{name}"))
-    producer.init_transactions(30)
+    producer.init_transactions(TIMEOUT)
     producer.begin_transaction()
     yield producer
-    producer.commit_transaction(30)
+    producer.commit_transaction(TIMEOUT)
+    await_stable(copied.target, topic)
 
 
 def copy_in_transaction(copied: Copied, topic: str) -> int:
@@ -111,7 +113,7 @@ def copy_in_transaction(copied: Copied, topic: str) -> int:
     produce(copied.source, topic, [b"1 more", b"2 more", b"3 more"])
     own = [got for got in read_all(copied.source, topic) if got.partition == 0][-3:]
     landed = end_offsets(copied.target, topic)[0]
-    with transaction(copied, "a-run") as producer:
+    with transaction(copied, "a-run", topic) as producer:
         for got in own:
             producer.produce(topic, got.value, partition=0, timestamp=got.timestamp)
         pairs = {got.offset: landed + n for n, got in enumerate(own)}
@@ -248,7 +250,7 @@ def test_an_older_position_of_another_commit_partition_is_replaced(copied: Copie
 
 def test_moved_topics_and_producer_ids_are_recorded_again(copied: Copied) -> None:
     topic, moved = fill(copied), fill(copied)
-    with transaction(copied, "native-application") as producer:
+    with transaction(copied, "native-application", topic) as producer:
         producer.produce(topic, b"before", partition=0)
     own = copy_in_transaction(copied, topic)
     put_drill(copied, moved)
@@ -297,11 +299,11 @@ def test_a_run_that_is_suspended_cannot_commit_after_a_recovery(copied: Copied, 
             copied.target, transactional_id=f"{copied.name}.{stem}", transaction_timeout_ms=600_000
         )
     )
-    zombie.init_transactions(30)
+    zombie.init_transactions(TIMEOUT)
     zombie.begin_transaction()
     for name in (topic, copied.mappings):
         zombie.produce(name, b"late", partition=0)
-    zombie.flush(30)
+    zombie.flush(TIMEOUT)
     delete_topic(copied.target, copied.commits)
     before = end_offsets(copied.target, topic, "read_committed")
 
@@ -309,7 +311,7 @@ def test_a_run_that_is_suspended_cannot_commit_after_a_recovery(copied: Copied, 
 
     assert effects(done, topic) == dict.fromkeys(range(8), "recover")
     with pytest.raises(KafkaException) as refused:
-        zombie.commit_transaction(30)
+        zombie.commit_transaction(TIMEOUT)
     assert refused.value.args[0].fatal()
     late = [got for got in read_all(copied.target, topic) if got.value == b"late"]
     assert not late and end_offsets(copied.target, topic, "read_committed")[1] == before[1]
@@ -347,7 +349,7 @@ def test_without_mappings_or_fencing_nothing_is_rebuilt(copied: Copied) -> None:
 
 def test_expired_mappings_keep_records_from_coming_back(copied: Copied) -> None:
     topic = fill(copied)
-    with transaction(copied, "an-earlier-run") as producer:
+    with transaction(copied, "an-earlier-run", topic) as producer:
         producer.produce(topic, b"of a mapping that has expired", partition=0)
     copy_in_transaction(copied, topic)
     delete_before(copied.target, copied.mappings, 1)

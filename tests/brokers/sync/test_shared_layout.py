@@ -18,6 +18,7 @@ from k2ktui.engine.records.run_record import SharedLayout
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.control.reader import await_stable
 from k2ktui.kafka.control.topics import ensure_control_topics
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.driver.heartbeat import Heartbeat
@@ -38,7 +39,14 @@ from k2ktui.sync.drill.guard import refuse_fenced
 from k2ktui.sync.shared_layout import LayoutFinder
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.drill.made_drills import fencing
 from tests.support.pipelines.modes import in_mode
 from tests.support.pipelines.preflight import pipeline
@@ -120,7 +128,9 @@ class Runs:
             store.close()
 
     def state(self) -> CommitState:
-        return read_commit_state(target_cluster(self.config), self.ownership().topic, 30.0)
+        topic, target = self.ownership().topic, target_cluster(self.config)
+        await_stable(target, topic.name, topic.partitions, TIMEOUT)
+        return read_commit_state(target, topic, TIMEOUT)
 
     def _report(self, event: Event) -> None:
         assert isinstance(event, Note)
@@ -147,7 +157,7 @@ def discovery(config: PipelineConfig, ownership: Ownership) -> TopicDiscovery:
 
 
 def find(finder: LayoutFinder) -> SharedLayout:
-    layout: SharedLayout = eventually(lambda: finder.find(()), "there is a layout", 60)
+    layout: SharedLayout = eventually(lambda: finder.find(()), "there is a layout")
     return layout
 
 
@@ -185,10 +195,9 @@ def test_it_waits_for_a_run_that_copies_alone(runs: Runs) -> None:
             and any("runs this pipeline exclusively" in n for n in runs.notes)
         ),
         "it waits",
-        60,
     )
     ownership.renew(0)
-    alone.stop(10.0)
+    alone.stop(TIMEOUT)
     layout = find(leader)
     with pytest.raises(Superseded):
         ownership.renew(0)
@@ -234,7 +243,7 @@ def test_a_run_that_leads_again_uses_the_layout_of_the_leader_before_at_once(run
     again = runs.finder()
     assert again.find((), "", 1) is None, "it waits, and another run begins to lead"
     killed, lower = runs.start(), runs.finder()
-    layout = eventually(lambda: lower.find(runs.shown()), "there is a layout", 60)
+    layout = eventually(lambda: lower.find(runs.shown()), "there is a layout")
     killed.observe(Started("p", 1, 2, 3, 0.5))
     eventually(lambda: killed.runner in runs.shown(), "its heartbeat can be read")
     assert again.find((), "", 2) == layout

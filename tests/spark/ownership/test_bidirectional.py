@@ -19,6 +19,7 @@ from tests.proof.test_exactly_once import kill
 from tests.spark.ownership.test_registration import registered
 from tests.support.clusters.epochs import bump
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
     create_topic,
@@ -149,7 +150,7 @@ def test_control_topics_of_other_names(
     for _ in range(2):  # the first one creates them
         both.catch_up(topic)
     for node, own in ((target, "there"), (source, "back")):
-        names = {name for name in admin(node).list_topics(timeout=30).topics if stem in name}
+        names = {name for name in admin(node).list_topics(timeout=TIMEOUT).topics if stem in name}
         assert f"{stem}-{own}-commitTopic" in names
         assert {name for name in names if name != topic} <= {f"{stem}-{own}-{k}" for k in keys}
         assert sorted(map(identity, read_all(node, topic))) == sorted(

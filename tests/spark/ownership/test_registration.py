@@ -16,7 +16,7 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.epochs import bump
-from tests.support.clusters.kafka import create_topic, produce, read_all
+from tests.support.clusters.kafka import await_stable, create_topic, produce, read_all
 from tests.support.oracle.judge import COMMIT_TOPIC
 from tests.support.pipelines.copied import Copied
 from tests.support.pipelines.fixtures import MakePipeline
@@ -33,6 +33,7 @@ def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
 def registered(node: KafkaNode, topic: str, group: str) -> dict[int, tuple[str, str]]:
     """Return producer id to source and target cluster, of everything written so far."""
     clusters = {}
+    await_stable(node, topic)
     for got in read_all(node, topic):
         key, value = json.loads(got.key or b""), json.loads(got.value or b"")
         if key["group"] == group and "producer" in key:

@@ -35,10 +35,13 @@ from k2ktui.engine.records.state import (
 from k2ktui.engine.records.state import MappingRecord as OffsetMapping
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, read_commit_state
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Got,
     Out,
+    await_stable,
     client,
     create_topic,
     delete_before,
@@ -131,6 +134,15 @@ class Copied:
     def cluster(self) -> Cluster:
         """The target cluster."""
         return target_cluster(self.config)
+
+    def commit_state(self, partitions: int = 1) -> CommitState:
+        """Return what the commit topic says of the pipeline, once no transaction is open there.
+
+        A run or a command ends before the markers of its last transaction are written.
+        """
+        await_stable(self.target, self.commits)
+        topic = CommitTopic(self.commits, partitions, self.name)
+        return read_commit_state(self.cluster, topic, TIMEOUT)
 
     def group(self, stem: str) -> str:
         """Return the name of a group that this pipeline looks after."""
