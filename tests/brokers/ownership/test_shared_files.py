@@ -21,7 +21,7 @@ from k2ktui.runs import PipelineRun
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.other_files import check_file, read_last_run, refuse_other_name
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import create_topic, eventually, unique_name
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, unique_name
 from tests.support.model.shared_threads import PARTITIONS, SLOTS, Copied, Runs, ThreadRun, heartbeat
 from tests.support.pipelines.modes import in_mode
 from tests.support.pipelines.preflight import pipeline
@@ -113,11 +113,11 @@ def test_a_file_that_is_rolled_out_copies_what_only_it_selects(
         run.write()
         run.prove()
     assert first.owns == 0 and said(first, "and is older: this run waits (edition 1, they have 2)")
-    eventually(lambda: "this run waits" in error_of(old, first).last_error, "Jobs say it", 30)
+    eventually(lambda: "this run waits" in error_of(old, first).last_error, "Jobs say it")
     assert not error_of(old, first).error_ms, "no record is kept from being copied"
 
     stale = start(runs, old)  # a host that was left out, started again
-    eventually(lambda: said(stale, "this run waits"), lambda: "\n".join(stale.texts), 60)
+    eventually(lambda: said(stale, "this run waits"), lambda: "\n".join(stale.texts))
     assert second.owns == SLOTS
     result = check_file(old)
     assert result.outcome is CheckOutcome.WARN and "a start waits for the runs" in result.detail
@@ -140,7 +140,7 @@ def test_a_file_that_is_rolled_out_copies_what_only_it_selects(
     one.prove()
     assert third.owns == 0 and not third.ended.done()
     last = start(runs, new)
-    eventually(lambda: said(last, "this run waits"), lambda: "\n".join(last.texts), 60)
+    eventually(lambda: said(last, "this run waits"), lambda: "\n".join(last.texts))
     assert last.owns == 0
 
 
@@ -158,7 +158,7 @@ def test_another_pipeline_with_the_same_commit_group_is_refused_while_a_run_live
     copied.prove()
     refused = start(runs, renamed)
     with pytest.raises(Refused, match=f"pipeline {orders.name} is running .*same coordination"):
-        refused.ended.result(60)
+        refused.ended.result(TIMEOUT)
     assert run.owns == SLOTS, "it was not interrupted"
     result = check_file(renamed)
     assert result.outcome is CheckOutcome.FAIL and result.fatal and orders.name in result.detail
@@ -208,7 +208,7 @@ def test_what_check_says_of_a_file(make_file: MakeFile, topics: list[str]) -> No
     assert outcome is CheckOutcome.PASS and "another one than that of the last run" in detail
     with heartbeat(old) as beating:
         target = target_cluster(old)
-        eventually(lambda: beating.runner in _runners(old), "a heartbeat", 30)
+        eventually(lambda: beating.runner in _runners(old), "a heartbeat")
         outcome, detail = checked(new)
         assert outcome is CheckOutcome.WARN and "a start takes over from the runs" in detail
         _copy_alone(new)
@@ -218,7 +218,7 @@ def test_what_check_says_of_a_file(make_file: MakeFile, topics: list[str]) -> No
     assert outcome is CheckOutcome.WARN and "edition 1 of 2" in detail
     assert "no run with a newer one lives, so a start copies by it" in detail
     with heartbeat(new) as beating:
-        eventually(lambda: beating.runner in _runners(new), "a heartbeat", 30)
+        eventually(lambda: beating.runner in _runners(new), "a heartbeat")
         assert "a start waits for the runs with a newer one" in checked(old)[1]
         with pytest.raises(Refused, match="with the same coordination"):
             other = make_file(topics[0], name="other")
@@ -243,6 +243,6 @@ def test_a_standby_of_another_name_is_refused(make_file: MakeFile, topics: list[
     other = in_mode(make_file(topics[0], name="other"), "standby")
     _copy_alone(orders)
     with heartbeat(orders) as beating:
-        eventually(lambda: beating.runner in _runners(orders), "a heartbeat", 30)
+        eventually(lambda: beating.runner in _runners(orders), "a heartbeat")
         with pytest.raises(Refused, match=f"pipeline {orders.name} is running"):
             PipelineRun(other, lambda report: None, lambda check: None).run()

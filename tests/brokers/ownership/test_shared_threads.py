@@ -28,6 +28,7 @@ from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_topic,
@@ -165,9 +166,7 @@ def test_slots_that_a_live_run_does_not_release_are_taken_from_it(
     assert time.monotonic() - began > RELEASE_S
     noted = [text for text in hangs.texts if "driver did not stop within" in text]
     assert len(noted) == (len(hangs.laps.hanging) if notices else 0), noted
-    eventually(
-        lambda: sum(isinstance(event, Started) for event in other.events) == 2, "it copies", 60
-    )
+    eventually(lambda: sum(isinstance(event, Started) for event in other.events) == 2, "it copies")
     copied.write()
     copied.prove()
     hangs.laps.answers.set()
@@ -204,12 +203,12 @@ def test_a_run_alone_ends_when_it_has_caught_up(
     written = sum(end_offsets(source, topic).values())
     for _ in range(2):
         run = runs.start(until_caught_up=True)
-        finished = run.ended.result(60)
+        finished = run.ended.result(TIMEOUT)
         assert finished.caught_up and not finished.faults
         assert finished.records <= written
         copied.prove()
         copied.write()
-    assert runs.start(until_caught_up=True).ended.result(60).caught_up
+    assert runs.start(until_caught_up=True).ended.result(TIMEOUT).caught_up
     copied.prove()
 
 
@@ -240,10 +239,10 @@ def test_topics_that_are_deleted_are_not_awaited(
     runs.expect_owning(other, ending)
     for run in (other, ending):
         is_stopped = partial(stopped_in, run, len(gone) // 2)
-        eventually(is_stopped, "its partitions are stopped", 60)
+        eventually(is_stopped, "its partitions are stopped")
     for name in gone.values():
         delete_topic(source, name)
-    finished = ending.ended.result(60)
+    finished = ending.ended.result(TIMEOUT)
     assert not finished.caught_up
     assert {fault.source.topic for fault in finished.faults} == set(gone.values())
 
@@ -254,13 +253,13 @@ def test_a_topic_that_was_created_again_is_not_caught_up_before_it_is_copied(
 ) -> None:
     """The positions and owners of the run before are still there when the next one starts."""
     copied.write()
-    assert runs.start(until_caught_up=True).ended.result(60).caught_up
+    assert runs.start(until_caught_up=True).ended.result(TIMEOUT).caught_up
     delete_topic(source, topic)
     create_topic(source, topic, PARTITIONS)
     again = [Out(b"again %d" % number, None, number % PARTITIONS) for number in range(50)]
     produce(source, topic, again)
     runs.config = runs.config.model_copy(update={"on_source_data_loss": policy})
-    finished = runs.start(until_caught_up=True).ended.result(60)
+    finished = runs.start(until_caught_up=True).ended.result(TIMEOUT)
     if policy == "continue":
         assert finished.caught_up and finished.records == len(again)
     else:
@@ -278,7 +277,7 @@ def test_a_run_takes_no_part_if_its_records_cannot_be_read(
     damaged = Out(b"{}", position_key(group, SourcePartition(topic, 0)))
     produce(target, config.coordination.commit.topic, [damaged])
     with pytest.raises(UnreadableRecords, match="1 record of this pipeline"):
-        runs.start().ended.result(60)
+        runs.start().ended.result(TIMEOUT)
     assert not first.ended.done()
 
 
@@ -309,7 +308,7 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
         return [event.slots for event in first.events if isinstance(event, Started)]
 
     # A run reports a slot when it has taken it over, after it owns it.
-    eventually(lambda: SLOTS in starts(), "a start of all slots", 60)
+    eventually(lambda: SLOTS in starts(), "a start of all slots")
     assert starts()[0] == 1
     second = runs.start()
     runs.expect_owning(first, second)
@@ -329,7 +328,7 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
             and len({runner.term for runner in shown_runners}) == 1
         )
 
-    eventually(shown, "two slots each, of one layout", 60)
+    eventually(shown, "two slots each, of one layout")
 
 
 def test_records_of_a_run_tell_its_process_from_others(runs: Runs) -> None:

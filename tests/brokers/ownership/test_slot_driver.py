@@ -28,7 +28,14 @@ from k2ktui.replication.reports.events import Event, Started
 from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.pipelines.copied import Copied
 from tests.unit.replication.test_client_settings import pipeline
 
@@ -123,10 +130,10 @@ def test_it_copies_the_slots_partitions_with_its_number_and_term() -> None:
     assert not driver.has_started
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run)
-        eventually(lambda: laps.tasks, "its lap has begun", 10)
+        eventually(lambda: laps.tasks, "its lap has begun")
         assert driver.has_started
         driver.stop()
-        ended.result(10)
+        ended.result(TIMEOUT)
     (task,) = laps.tasks
     assert (task.slot, task.state_topics.term) == (SLOT, 7)
     assert sorted(assignment.source for assignment in task.assignments) == OWN
@@ -141,12 +148,12 @@ def test_a_driver_that_is_abandoned_has_ended_as_far_as_others_can_see() -> None
     driver = make_driver(ownership, laps, events, ends)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run)
-        eventually(lambda: laps.tasks, "its lap has begun", 10)
+        eventually(lambda: laps.tasks, "its lap has begun")
         driver.abandon()
         reported = len(events)
         assert ends == [False]
         driver.stop()
-        ended.result(10)
+        ended.result(TIMEOUT)
     assert ends == [False] and len(events) == reported and ownership.is_closed
 
 
@@ -160,12 +167,12 @@ def test_a_driver_that_fails_ends_its_own_laps_only(
     with ThreadPoolExecutor(1) as pool:
         driver = make_driver(ownership, laps, [])
         ended = pool.submit(driver.run)
-        eventually(lambda: laps.tasks, "its lap has begun", 10)
+        eventually(lambda: laps.tasks, "its lap has begun")
         ownership.renew = fail(error)  # type: ignore[method-assign]
         laps.running[-1].set_exception(RuntimeError("lost"))
         ownership.recover = fail(error)  # type: ignore[attr-defined]
         with pytest.raises(type(error)):
-            ended.result(10)
+            ended.result(TIMEOUT)
     assert ownership.is_closed
     assert [lap for lap in laps.running if not lap.done()] == [others]
 
@@ -189,7 +196,7 @@ def test_a_driver_without_any_lap_notices_that_it_was_fenced() -> None:
         ended = pool.submit(driver.run, 1)
         try:
             with pytest.raises(Superseded):
-                ended.result(60)
+                ended.result(TIMEOUT)
         finally:
             driver.stop()
     assert laps.tasks == [] and any(isinstance(event, Started) for event in events)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -32,11 +31,18 @@ from k2ktui.kafka.admin.acls import create_acls, delete_acls, read_acls
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import START_S, TIMEOUT, create_topic, eventually, unique_name
+from tests.support.clusters.kafka import (
+    START_S,
+    TIMEOUT,
+    alter_topic,
+    create_topic,
+    eventually,
+    unique_name,
+)
 from tests.support.clusters.secure import SecureNode, start_secure_node
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import QUICK, Pair, Yes, check_of, keep_commits
-from tests.support.pipelines.copied import Copied
+from tests.support.pipelines.copied import Copied, only
 from tests.support.pipelines.sync import running_sync
 
 pytestmark = pytest.mark.slow
@@ -319,13 +325,18 @@ def test_a_refused_declaration_creates_nothing(
 def test_clusters_without_an_authorizer_say_so_once(
     source: KafkaNode, sites: tuple[SecureNode, SecureNode], tmp_path: Path
 ) -> None:
-    copied = Copied(tmp_path, source, sites[1].node)
+    copied, topic = Copied(tmp_path, source, sites[1].node), unique_name("said")
     copied.put_run()
-    off = {"mode": "off"}
-    copied.settings = {"parity": {"topicConfigs": off, "quotas": off}}
+    for node in (source, sites[1].node):
+        create_topic(node, topic)
+    parity = {"topicConfigs": {"mode": "report"}, "quotas": {"mode": "off"}}
+    copied.settings = {**only(topic), "parity": parity}
     log = tmp_path / "log"
     with running_sync(copied, log):
         name = "parity: acls: the source cluster has no authorizer"
         eventually(lambda: name in log.read_text(), "it says so")
-        time.sleep(3)  # several polls
+        for setting in ("retention_ms", "segment_bytes"):  # each shows another poll
+            alter_topic(source, topic, **{setting: "3600000"})
+            key = f"{topic} {setting.replace('_', '.')}"
+            eventually(lambda: key in log.read_text(), "another poll")  # noqa: B023
     assert log.read_text().count("authorizer") == 1

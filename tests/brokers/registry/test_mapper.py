@@ -20,7 +20,7 @@ from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings
-from tests.support.clusters.kafka import unique_name
+from tests.support.clusters.kafka import TIMEOUT, unique_name
 from tests.support.clusters.registries import Registries, avro_record, call, own_ids, register
 from tests.support.clusters.registry_front import gate_before
 
@@ -217,7 +217,7 @@ def test_threads_ask_once_and_mapped_ids_need_no_registry(
             barrier = threading.Barrier(4)
 
             def ask(_: int) -> int | None:
-                barrier.wait(10)
+                barrier.wait(TIMEOUT)
                 return mapper.map_id(topic, VALUE, prefix(number))
 
             with ThreadPoolExecutor(4) as pool:

@@ -28,6 +28,7 @@ from k2ktui.replication.copying.registration_reader import (
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, OppositePipeline, Route
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_topic,
@@ -238,7 +239,7 @@ def test_registrations_are_read_up_to_the_high_watermark(
     produce_transaction(source, topic, [record(4)], commit=False)
     left_open = open_transaction(source, topic, [record(5)])
     assert connection.read(reader) == {1, 2, 3, 4, 5}
-    left_open.abort_transaction(20)
+    left_open.abort_transaction(TIMEOUT)
     assert connection.read(RegistrationReader(topic)) == {1, 2, 3, 4, 5}
 
 

@@ -14,7 +14,7 @@ from k2ktui.replication.preflight.checks import CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
 from k2ktui.replication.preflight.suite import exit_code, run_checks
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, admin, create_topic
+from tests.support.clusters.kafka import START_S, TIMEOUT, admin, create_topic
 from tests.support.pipelines.preflight import named, pipeline
 
 FACTORS = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 
 
 def internal_topics(node: KafkaNode) -> set[str]:
-    return INTERNAL.intersection(admin(node).list_topics(timeout=30).topics)
+    return INTERNAL.intersection(admin(node).list_topics(timeout=TIMEOUT).topics)
 
 
 def test_a_target_without_coordinators_is_no_target(source: KafkaNode, alone: KafkaNode) -> None:

@@ -52,8 +52,8 @@ def headroom(config: PipelineConfig) -> Check:
 @pytest.mark.parametrize(
     ("settings", "age_s", "outcome", "says"),
     [
-        ({"retention.ms": "86400000"}, 3630, CheckOutcome.PASS, "in 22 h 59 min"),
-        ({"retention.ms": "86400000"}, 86000, CheckOutcome.FAIL, "in 6 min"),
+        ({"retention.ms": "86400000"}, 3601, CheckOutcome.PASS, "in 22 h 59 min"),
+        ({"retention.ms": "86400000"}, 85981, CheckOutcome.FAIL, "in 6 min"),
         ({"retention.ms": "-1"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
         ({"cleanup.policy": "compact"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
         (

@@ -19,6 +19,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.shared_reading import SharedReading
 from tests.brokers.replication.test_many_partitions import Asked, NothingCommitted, config
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     create_topic,
     delete_topic,
     eventually,
@@ -134,15 +135,17 @@ def test_a_slot_reads_again_before_it_takes_a_topic_for_another_one(
 
 
 def test_threads_that_wait_for_a_reading_share_the_next_one() -> None:
-    shared, begun, may_end, readings = SharedReading[int](), [], threading.Event(), []
+    shared, may_end = SharedReading[int](), threading.Event()
+    begun, asked, readings = list[int](), list[float](), list[int]()
 
     def read() -> int:
         begun.append(1)
-        assert may_end.wait(10)
+        assert may_end.wait(TIMEOUT)
         return len(begun)
 
     def ask() -> None:
-        readings.append(shared.get(read, monotonic()))
+        asked.append(since := monotonic())
+        readings.append(shared.get(read, since))
 
     first = threading.Thread(target=ask)
     first.start()
@@ -150,10 +153,11 @@ def test_threads_that_wait_for_a_reading_share_the_next_one() -> None:
     others = [threading.Thread(target=ask) for _ in range(8)]
     for other in others:
         other.start()
+    eventually(lambda: len(asked) == 9, "all have asked")
     may_end.set()
     for thread in (first, *others):
-        thread.join(10)
-    assert len(readings) == 9 and len(begun) <= 3, "they ask within an instant, but not at once"
+        thread.join(TIMEOUT)
+    assert len(readings) == 9 and len(begun) == 2
 
 
 def test_a_cluster_that_does_not_answer_is_waited_for_once() -> None:

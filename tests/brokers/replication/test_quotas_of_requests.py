@@ -33,8 +33,8 @@ def limited_pipeline(
 def test_many_topics_are_created_although_a_quota_allows_few(
     source: KafkaNode, target: KafkaNode
 ) -> None:
-    """The brokers do not read the connection for 40 s after that, longer than any request waits."""
-    topics = [create_topic(source, partitions=2) for _ in range(TOPICS)]
+    """The brokers do not read the connection for 80 s after that, longer than any request waits."""
+    topics = [create_topic(source, partitions=4) for _ in range(TOPICS)]
     client, said = unique_name("slow"), list[str]()
     config = limited_pipeline(source, target, client, *topics)
     cluster, source_cluster = target_cluster(config), Cluster(config.source, "source")
@@ -77,7 +77,7 @@ def test_the_quota_on_creating_topics_is_waited_for(target: KafkaNode) -> None:
     cluster = target_cluster(config)
     cluster.pause = pause
     with limited(target, client, controller_mutation_rate=5.0):
-        first, second = (TopicSpec(unique_name("t"), count, 1) for count in (70, 1))
+        first, second = (TopicSpec(unique_name("t"), count, 1) for count in (85, 1))
         assert create_topics(cluster, [first]) == {first.name: None}
         assert create_topics(cluster, [second]) == {second.name: None}
         assert len(texts) == 1 and "for its quota (controller_mutation_rate)" in texts[0]

@@ -92,4 +92,4 @@ def test_a_registry_ends_with_a_killed_process(registries: Registries, tmp_path:
     finally:
         starter.kill()
         starter.wait()
-    eventually(lambda: not psutil.pid_exists(pid), "the registry ended", 30)
+    eventually(lambda: not psutil.pid_exists(pid), "the registry ended")

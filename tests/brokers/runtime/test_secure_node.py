@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from tests.support.clusters.kafka import create_topic, eventually
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually
 from tests.support.clusters.secure import MECHANISMS, SecureNode
 
 
@@ -16,7 +16,7 @@ def test_rights_are_enforced(secure: SecureNode, mechanism: str) -> None:
     secure.allow("guest", [AclOperation.DESCRIBE, AclOperation.READ], topic)
 
     def topics(user: str) -> set[str]:
-        listed = AdminClient(secure.client(user, mechanism)).list_topics(timeout=15)
+        listed = AdminClient(secure.client(user, mechanism)).list_topics(timeout=TIMEOUT)
         return set(listed.topics)
 
     eventually(lambda: topic in topics("guest"), "the right has effect")

@@ -21,7 +21,7 @@ from k2ktui.sync.commit_snapshots import (
 )
 from k2ktui.sync.store import PipelineState
 from tests.support.clusters.brokers import Brokers
-from tests.support.clusters.kafka import admin, create_topic, unique_name
+from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, unique_name
 from tests.support.oracle.group_offsets import commit_offsets
 
 
@@ -189,7 +189,7 @@ replication: [{{source: {{topic: [t]}}}}, {{sink: {{topic: source, partition: so
     for name in names.values():
         commit_offsets(node, name, {(topic, 0): 0})
     client = admin(node)  # its futures end with it
-    client.delete_consumer_groups([names["kept-gone"]])[names["kept-gone"]].result(30)
+    client.delete_consumer_groups([names["kept-gone"]])[names["kept-gone"]].result(TIMEOUT)
     try:
         gone = reader.find_gone(list(names.values()))
     finally:

@@ -24,6 +24,7 @@ from k2ktui.sync.holds import (
 )
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_topic,
@@ -173,11 +174,11 @@ def test_a_run_is_told_within_seconds(config: PipelineConfig) -> None:
     try:
         assert [hold.key for hold in watcher.holds.all] == [HoldKey("orders")], "before the start"
         held(config, HoldKey("payments"))
-        eventually(lambda: len(watcher.holds.all) == 2, "seen", 30)
+        eventually(lambda: len(watcher.holds.all) == 2, "seen")
         write_change(config, plan_release(config, [HoldKey("orders")]), MAY)
-        eventually(lambda: len(watcher.holds.all) == 1, "seen", 30)
+        eventually(lambda: len(watcher.holds.all) == 1, "seen")
     finally:
-        assert watcher.stop(30)
+        assert watcher.stop(TIMEOUT)
     assert said == []
 
 

@@ -12,6 +12,7 @@ from k2ktui.log.listing import LogEntry, LogLister, OffsetState
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.sync.test_content import cluster, record_of
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_before,
@@ -103,7 +104,7 @@ def test_transactions_and_their_markers(source: KafkaNode, lister: LogLister) ->
         (3, 5, OffsetState.ABORTED),
         (6, 6, OffsetState.ABORT_MARKER),
     ]
-    open_one.abort_transaction(30)
+    open_one.abort_transaction(TIMEOUT)
 
 
 def test_a_position_that_retention_has_passed(source: KafkaNode, lister: LogLister) -> None:

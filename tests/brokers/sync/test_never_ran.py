@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, produce, unique_name
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -78,15 +78,15 @@ def test_sync_waits_for_the_first_run(source: KafkaNode, target: KafkaNode, tmp_
     command = [sys.executable, "-m", "k2ktui", "sync", "-f", str(late.file)]
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as run:
         try:
-            eventually(lambda: "does not exist; waiting" in log.read_text(), log.read_text, 120)
+            eventually(lambda: "does not exist; waiting" in log.read_text(), log.read_text)
             create_topic(target, late.commits, 1, {"cleanup.policy": "compact"})
-            eventually(lambda: "of any pipeline; waiting" in log.read_text(), log.read_text, 60)
+            eventually(lambda: "of any pipeline; waiting" in log.read_text(), log.read_text)
             late.put_run()
             late.copy(topic)
-            eventually(lambda: "1 committed" in log.read_text(), log.read_text, 60)
+            eventually(lambda: "1 committed" in log.read_text(), log.read_text)
         finally:
             run.terminate()
-            assert run.wait(60) == 0
+            assert run.wait(TIMEOUT) == 0
     assert committed(target, group, [where]) == {where: 27}
     assert log.read_text().count("waiting") == 2
 

@@ -24,7 +24,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import eventually, unique_name
+from tests.support.clusters.kafka import TIMEOUT, eventually, unique_name
 from tests.support.drill.made_drills import fencing
 from tests.support.pipelines.preflight import pipeline, plain
 
@@ -102,8 +102,8 @@ def test_it_waits_until_the_run_has_stopped(
         eventually(lambda: states(config) == shown, "both are seen")
         eventually(lambda: any("standby: waits for" in text for text in standby.notes), "noted")
         assert not standby.result.done()
-        works.stop(10.0)
-        assert standby.result.result(60.0) is True
+        works.stop(TIMEOUT)
+        assert standby.result.result(TIMEOUT) is True
         eventually(lambda: states(config)[standby.heart.runner] is RunnerState.STARTING, "its turn")
 
 
@@ -118,7 +118,7 @@ def test_it_waits_for_a_silent_run_as_long_as_the_grace_window(
     began = time.monotonic()
     standby = Waiting(config, pool)
     try:
-        assert standby.result.result(60.0) is True
+        assert standby.result.result(TIMEOUT) is True
         assert time.monotonic() - began >= GRACE_S * 2 / 3
     finally:
         standby.heart.stop()
@@ -139,7 +139,7 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
         eventually(lambda: all(standby.notes for standby in left), "the others wait")
         assert not any(standby.result.done() for standby in left)
         for standby in before:
-            standby.heart.stop(10.0)
+            standby.heart.stop(TIMEOUT)
         eventually(lambda: any(standby.result.done() for standby in left), "the next one")
     finally:
         for standby in several:
@@ -154,8 +154,8 @@ def test_a_stop_ends_the_wait(config: PipelineConfig, pool: ThreadPoolExecutor) 
         standby = Waiting(config, pool)
         eventually(lambda: standby.notes, "it waits")
         standby.stopping.set()
-        assert standby.result.result(30.0) is False
-        standby.heart.stop(10.0)
+        assert standby.result.result(TIMEOUT) is False
+        standby.heart.stop(TIMEOUT)
         assert states(config)[standby.heart.runner] is RunnerState.STOPPED
 
 
@@ -171,7 +171,7 @@ def test_a_drill_that_fences_the_pipeline_ends_the_standby(
         change = Change(DrillPhase.FENCE_REPLICATOR, ChangeKind.EPOCHS, "fence", "", "", "")
         store.put([replace(fencing(), changes=(change,))])
         with pytest.raises(Refused, match="was fenced by drill"):
-            standby.result.result(60.0)
+            standby.result.result(TIMEOUT)
         standby.heart.stop()
     store.close()
 
@@ -182,4 +182,4 @@ def test_a_standby_that_may_not_send_heartbeats_ends(
     features = config.features.model_copy(update={"auto_create_control_topics": False})
     standby = Waiting(config.model_copy(update={"features": features}), pool)
     with pytest.raises(Refused, match="heartbeats, snapshots and the journal does not exist"):
-        standby.result.result(60.0)
+        standby.result.result(TIMEOUT)

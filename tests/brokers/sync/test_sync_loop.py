@@ -17,7 +17,7 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop.metrics import CATALOG, SyncMetrics
 from k2ktui.sync.loop.poll import SyncLoop, SyncPoll
 from tests.brokers.sync.test_races import member
-from tests.support.clusters.kafka import eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, end_offsets, eventually, produce
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -82,6 +82,9 @@ def test_a_dead_source_is_reported_once_and_the_loop_continues(
             down, still = loop.turn(), loop.turn()
         finally:
             source.restart()
+        # It leads its partitions and coordinates the group again.
+        end_offsets(source, topic)
+        assert committed(source, group, [where]) == {where: 20}
         back = loop.turn()
     assert committed(target, group, [where]) == {where: 27}
     assert any("on the target" in note for note in down.notes)
@@ -138,7 +141,7 @@ def test_probes_of_the_application(
         assert read_page(f"{url}/livez") == "alive\n"
         assert "k2k_offsetmapping_polls_total" in read_page(f"{url}/metrics")
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(TIMEOUT) == 0
     finally:
         process.kill()
         process.wait()

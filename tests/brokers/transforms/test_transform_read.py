@@ -20,7 +20,7 @@ from k2ktui.replication.copying.slot_settings import CommitPolicy
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, Route, SlotTask, StateTopics
 from k2ktui.replication.transforms.read import MicroBatchReader, take_columns
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, produce
+from tests.support.clusters.kafka import TIMEOUT, create_topic, produce
 
 VALUE = b"x" * 1000
 
@@ -75,16 +75,16 @@ def read(
         producer=Producer(None),
         transactional=False,
         state_topics=StateTopics("p", "p", 1, "commits", 0, "", 0),
-        policy=CommitPolicy(lap_s=20.0),
+        policy=CommitPolicy(lap_s=TIMEOUT),
         assignments=(Assignment(SourcePartition(topic, 0), position, route, until),),
     )
     config = ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": node.bootstrap}))
     loop = Loop()
     connection = Wire(loop, wire(config, "consumer"), "source")
     try:
-        loop.run(lambda: connection.open(10.0))
+        loop.run(lambda: connection.open(TIMEOUT))
         reader = MicroBatchReader(
-            task, connection, None, longest_gather_s=20.0, shortest_s=shortest_s
+            task, connection, None, longest_gather_s=TIMEOUT, shortest_s=shortest_s
         )
         (records,) = loop.run(reader.run).records
         return [] if records is None else records.offsets.tolist()
@@ -106,7 +106,7 @@ def test_a_micro_batch_that_has_only_begun_waits_for_more_records(source: KafkaN
     topic = create_topic(source)
     produce(source, topic, [VALUE])
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read, source, topic, 0, 100, 20.0)
+        reading = pool.submit(read, source, topic, 0, 100, TIMEOUT)
         for _ in range(99):
             produce(source, topic, [VALUE])
         assert reading.result() == list(range(100))

@@ -132,6 +132,6 @@ def test_status_without_the_source_says_what_the_target_knows(copied: Copied) ->
     [row] = k2ktui("status", "-f", copied.file, "--json").json["partitions"]
     assert (row["position"], row["target_end"], row["mapped_records"]) == (4, copied.prior + 4, 4)
     assert (row["state"], row["source_end"], row["lag_records"]) == ("unknown", None, None)
-    assert 0 < time.time() - row["copied_at"] < 600
+    assert 0 < time.time() - row["copied_at"] < 3600
     shown = k2ktui("status", "-f", copied.file).out
     assert "s ago" in shown and "caught-up" not in shown

@@ -103,7 +103,7 @@ def test_watching_makes_nothing_on_the_source(copied: Copied, source: KafkaNode)
     produce(source, topic, [Out(b"x")])
     copied.copy(topic)
     client = admin(source)
-    before = set(client.list_topics(timeout=30).topics)
+    before = set(client.list_topics(timeout=TIMEOUT).topics)
     views = Views()
     feed = open_poller(PipelineFlow(copied.config))
     feed.start(views.take)
@@ -111,4 +111,4 @@ def test_watching_makes_nothing_on_the_source(copied: Copied, source: KafkaNode)
         views.first(lambda v: all(part.taken_at for part in v.parts.values()), "all was read")
     finally:
         feed.close()
-    assert set(client.list_topics(timeout=30).topics) == before
+    assert set(client.list_topics(timeout=TIMEOUT).topics) == before

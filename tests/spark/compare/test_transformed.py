@@ -11,7 +11,15 @@ import pytest
 
 from k2ktui.log.records import Records
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    Got,
+    Out,
+    create_topic,
+    end_offsets,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.clusters.spark_cluster import SparkCluster
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.cases import COMPARE_TIMEOUT
@@ -162,6 +170,8 @@ def damage_is_found(copied: Transformed) -> None:
     for kind, damage in damages.items():
         damage_log(target, copied.topics[kind], places[kind].offset, damage)
     target.start()
+    for kind in damages:
+        end_offsets(target, copied.topics[kind])  # it leads its partitions again
     report = k2ktui_json("compare", "-f", file, "--no-store", code=1, timeout=COMPARE_TIMEOUT)
     reported = {
         (one["target_topic"], one["target_partition"], one["target_offset"], one["outcome"])

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,21 @@ import yaml
 from k2ktui.console.session import Session
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.mm2.flow_files import read_flow
+from k2ktui.mm2.flows.connect import Connect
+from k2ktui.mm2.flows.connect_settings import ConnectSettings
 from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import CopierObservation
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.poller import describe_pair, open_poller
-from tests.support.clusters.kafka import create_topic, end_offsets, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.clusters.mirrormaker import ConnectWorker, MirrorConnectors
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.console.driver import ConsoleDriver, drive_session
@@ -50,6 +60,21 @@ class Site:
     group: str
     json: Path
     yaml: Path
+
+    @property
+    def connect(self) -> Connect:
+        return Connect(ConnectSettings(url=self.worker.url, timeout_s=TIMEOUT))
+
+    def resume(self) -> None:
+        """Let the connectors that copy and write checkpoints run, and wait until they do."""
+        for name in (self.mirror.source_connector, self.mirror.checkpoint_connector):
+            self.connect.resume(name)
+            eventually(partial(self.worker.runs, name), f"{name} runs")
+
+    def stop(self, connector: str) -> None:
+        """Stop a connector, and wait until it has no task."""
+        self.connect.stop(connector)
+        self.connect.await_stopped(connector)
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +195,15 @@ def test_the_console_opens_a_strimzi_file_in_a_terminal(site: Site, tmp_path: Pa
 
 def test_positions_are_shown_and_changed_through_connect(site: Site) -> None:
     """The file names the connector; its JSON is in the topic under that name."""
-    shown = k2ktui_json("mm2", "offsets", "show", "-f", site.json)
-    assert shown["connector"] == site.mirror.source_connector
-    rows = {row["topic"]: row for row in shown["partitions"]}
-    assert rows[site.topic]["position"] == RECORDS
+    site.resume()
+
+    def position() -> object:
+        shown = k2ktui_json("mm2", "offsets", "show", "-f", site.json)
+        assert shown["connector"] == site.mirror.source_connector
+        rows = {row["topic"]: row for row in shown["partitions"]}
+        return site.topic in rows and rows[site.topic]["position"]
+
+    eventually(lambda: position() == RECORDS, "its position is stored", PATIENCE)
     where = ("-f", site.json, "--connect", site.worker.url)
     move = f"{site.topic}:0:{RECORDS - 10}"
     refused = k2ktui("mm2", "offsets", "set", "-f", site.json, move, "--yes", code=2)
@@ -185,6 +215,7 @@ def test_positions_are_shown_and_changed_through_connect(site: Site) -> None:
 
 
 def test_it_is_imported_and_taken_over_from(site: Site, tmp_path: Path) -> None:
+    site.resume()
     imported = tmp_path / "pipeline.yaml"
     k2ktui("mm2", "import", site.json, "-o", imported)
     k2ktui("config", "validate", "-f", imported)
@@ -198,10 +229,8 @@ def test_it_is_imported_and_taken_over_from(site: Site, tmp_path: Path) -> None:
     assert "only Connect knows whether it is stopped" in refused.stderr
     where = (*args, "--connect", site.worker.url)
     assert "is RUNNING" in k2ktui("mm2", "takeover", *where, "--yes", code=5).stderr
-    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/stop")
-    rows = eventually(
-        lambda: k2ktui_json("mm2", "takeover", *where, "--dry-run")["partitions"], "stopped"
-    )
+    site.stop(site.mirror.source_connector)
+    rows = k2ktui_json("mm2", "takeover", *where, "--dry-run")["partitions"]
     assert [row["position"] for row in rows] == [RECORDS]
 
 
@@ -213,19 +242,16 @@ def observe(file: Path) -> CopierObservation:
 def test_what_shows_that_its_connectors_are_stopped(site: Site, tmp_path: Path) -> None:
     """The workers' status topic; without it, and with another group, nothing is proven."""
     checkpoints = site.mirror.checkpoint_connector
-    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/resume")
-    site.worker.ask("PUT", f"/connectors/{checkpoints}/resume")
-    for name in (site.mirror.source_connector, checkpoints):
-        eventually(lambda n=name: site.worker.runs(n), f"{name} runs")  # type: ignore[misc]
+    site.resume()
     signs = "; ".join(observe(site.json).signs)
     assert f"connector {site.mirror.source_connector} is RUNNING" in signs
     assert f"connector {checkpoints} is RUNNING" in signs
-    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/stop")
+    site.stop(site.mirror.source_connector)
     eventually(
         lambda: all(checkpoints in sign for sign in observe(site.json).signs), "one is stopped"
     )
     assert observe(site.json).signs
-    site.worker.ask("PUT", f"/connectors/{checkpoints}/stop")
+    site.stop(checkpoints)
     eventually(lambda: not observe(site.json).signs, "both are stopped")
     seen = observe(site.json)
     assert site.worker.status_topic in seen.evidence and not seen.unproven

@@ -12,6 +12,7 @@ from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     admin,
     create_topic,
@@ -51,7 +52,7 @@ def translated(target: KafkaNode, alias: str, group: str) -> list[str]:
 def checkpoints(target: KafkaNode, alias: str) -> set[int]:
     """Offsets on the target of all checkpoints that were written."""
     topic = f"{alias}.checkpoints.internal"
-    if topic not in admin(target).list_topics(timeout=30).topics:
+    if topic not in admin(target).list_topics(timeout=TIMEOUT).topics:
         return set()
     read = [formats.read_checkpoint(got.key, got.value)[1] for got in read_all(target, topic)]
     return {checkpoint.downstream for checkpoint in read if checkpoint}
@@ -146,5 +147,5 @@ def test_a_run_that_ends_publishes_what_it_copied_last(
         "are not written in MirrorMaker 2's format" in note["text"] for note in run.events("note")
     )
     assert not {
-        name for name in admin(target).list_topics(timeout=30).topics if name.startswith(other)
+        name for name in admin(target).list_topics(timeout=TIMEOUT).topics if name.startswith(other)
     }

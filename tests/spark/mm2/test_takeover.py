@@ -139,7 +139,7 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
         taking.maker.start()
 
         def copies() -> bool:
-            if taking.copy not in admin(taking.target).list_topics(timeout=10).topics:
+            if taking.copy not in admin(taking.target).list_topics(timeout=TIMEOUT).topics:
                 return False
             return min(end_offsets(taking.target, taking.copy).values()) > FIRST
 
@@ -204,7 +204,7 @@ def kill_in_a_transaction(taking: Taking) -> None:
     def inside() -> bool:
         taking.maker.pause()
         # One that it has asked to commit already is over within moments.
-        until = time.monotonic() + 2
+        until = time.monotonic() + 10
         while in_transaction(taking):
             if time.monotonic() > until:
                 return True

@@ -17,7 +17,14 @@ from k2ktui.replication.copying.slot_task import Assignment, Route
 from k2ktui.replication.copying.slot_task import CopyPath as Way
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, TIMEOUT, create_topic, produce, read_all
+from tests.support.clusters.kafka import (
+    START_S,
+    TIMEOUT,
+    create_topic,
+    end_offsets,
+    produce,
+    read_all,
+)
 from tests.support.oracle.judge import prove
 from tests.support.pipelines.fixtures import MakePipeline
 
@@ -55,6 +62,7 @@ def test_a_damaged_batch_stops_its_partition_alone(
     damage_log(source, checksum, right_checksum=False)
     damage_log(source, codec, right_checksum=True)
     source.start(START_S)
+    end_offsets(source, whole)  # it leads its partitions again
     pipeline = make_pipeline([checksum, codec, whole], {"spark.slots": 1})
     run = pipeline.catch_up(1)
     for topic, words in ((checksum, "wrong checksum"), (codec, "unknown compression codec 5")):

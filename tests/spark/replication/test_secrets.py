@@ -13,7 +13,14 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.clusters.secure import SecureNode
 from tests.support.clusters.tls import trust_pkcs12
 from tests.support.commands.verbs import k2ktui
@@ -178,7 +185,7 @@ def test_a_large_task_is_not_written_to_a_file(tmp_path: Path) -> None:
             assert eventually(lambda: list(files(tmp_path / "run")), "Spark wrote its files")
             assert Watch(tmp_path / "run", SECRETS).holders() == []
             os.write(ends, b".")
-            assert process.wait(30) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             process.kill()
             os.close(waits)

@@ -21,7 +21,7 @@ from k2ktui.config.model import SparkSettings
 from k2ktui.replication.spark import settings as spark_settings
 from k2ktui.replication.spark.settings import spark_properties
 from tests.support.clusters import spark_peer
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands.watch import files
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def spark(directory: Path, protected: bool, extra: str = "k2ktui.test") -> Itera
             assert process.stdout.readline() == b"ran\n"
             yield psutil.Process(process.pid)
             os.write(ends, b".")
-            assert process.wait(30) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             process.kill()
             os.close(waits)

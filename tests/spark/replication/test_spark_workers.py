@@ -93,7 +93,7 @@ def decommission(cluster: SparkCluster, run: Run, times: int, in_time: bool) -> 
     if not in_time:
         executor.kill()
         run.expect("note", is_loss_note, since=reported)
-    eventually(lambda: not executors_of(leaving), "its executor has ended", 120.0)
+    eventually(lambda: not executors_of(leaving), "its executor has ended")
     assert executors_of(staying)
     notes = [event for event in run.events()[reported:] if event["event"] == "note"]
     assert any(map(is_loss_note, notes)) != in_time, run.tail()

@@ -82,7 +82,7 @@ def test_all_brokers_move_to_other_addresses(
 
         pipe.await_more([Out(b"after")], timeout=90.0)
         file = pipe.write()
-        eventually(lambda: _has_no_problem(file), "heartbeats, lag and watch are well", 90.0)
+        eventually(lambda: _has_no_problem(file), "heartbeats, lag and watch are well")
         pipe.end(run)
         pipe.prove()
 
@@ -104,7 +104,7 @@ def test_clients_of_both_libraries_follow_brokers_that_move(tmp_path: Path) -> N
                 lambda: writer.put([(b"k", b"2")]),
                 lambda: loop.run(lambda: connected.metadata([name])),
             ):
-                eventually(partial(_works, ask), "it follows the brokers", 90.0)
+                eventually(partial(_works, ask), "it follows the brokers")
         finally:
             connected.close()
             loop.close()
@@ -124,9 +124,9 @@ def test_a_partition_without_a_leader_while_others_are_copied(
     late = run.expect("note", lambda event: "30 s or longer" in event["text"])
     assert f"{topic}-1: not read for 30 s or longer: it has no leader" in late["text"]
     file = pipe.write()
-    eventually(lambda: _is_serious(file, "it has no leader"), "watch says so", 120.0)
+    eventually(lambda: _is_serious(file, "it has no leader"), "watch says so")
     two.start()
-    eventually(lambda: _has_no_problem(file), "it is over", 120.0)
+    eventually(lambda: _has_no_problem(file), "it is over")
     assert run.stop() == 0
 
 
@@ -186,9 +186,7 @@ def test_the_login_that_copies_is_revoked(
         assert "sasl.jaas.config" in fault["hint"]
         assert not [e for e in run.events("note") if _DISCOVERY_REFUSED in e["text"]]
         if side == "source":  # heartbeats need the target's login
-            eventually(
-                lambda: _is_serious(pipe.write(), "rejected the login"), "watch says so", 120.0
-            )
+            eventually(lambda: _is_serious(pipe.write(), "rejected the login"), "watch says so")
         reported = run.reported
         create_scram_users(secure.node, {"copier": "c0p13r"})
         pipe.await_more([Out(b"after")], timeout=90.0)

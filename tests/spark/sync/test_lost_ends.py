@@ -174,7 +174,7 @@ def test_a_busy_pipeline_raises_no_false_alarm(
                 consuming(source, f"{topic}-committed", topic, groups["committed"]),
                 consuming(target, f"{topic}-committed", topic, groups["committed"]),
             ):
-                eventually(lambda: len(make_group_rows(snapshots.take())) == 6, "all commit", 60)
+                eventually(lambda: len(make_group_rows(snapshots.take())) == 6, "all commit")
                 until = time.monotonic() + 10
                 while time.monotonic() < until or readings <= 20 or Basis.AHEAD not in bases:
                     snapshot = snapshots.take()

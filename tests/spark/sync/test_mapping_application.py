@@ -12,7 +12,14 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.sync.test_races import member
-from tests.support.clusters.kafka import admin, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    admin,
+    create_topic,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -262,7 +269,9 @@ def test_sync_creates_its_control_topics(copied: Copied, target: KafkaNode) -> N
     assert counts == [3, 6, 3]
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[1:]]
     client = admin(target)
-    settings = [described.result(30) for described in client.describe_configs(resources).values()]
+    settings = [
+        described.result(TIMEOUT) for described in client.describe_configs(resources).values()
+    ]
     assert [setting["retention.ms"].value for setting in settings] == ["604800000", "2592000000"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, Headers, Out, eventually
+from tests.support.clusters.kafka import Got, Headers, Out, end_offsets, eventually
 from tests.support.commands.cli import k2ktui_json
 from tests.support.oracle.judge import Expected, by_key, prove
 from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases
@@ -99,6 +99,7 @@ def test_records_made_of_one_are_compared_on_all_partitions(copied: Cases) -> No
     target.stop()
     damage_log(target, copy, place.offset, flip_byte, place.partition)
     target.start()
+    end_offsets(target, copy)  # it leads its partitions again
     report = k2ktui_json(
         "compare", "-f", copied.file, "--no-store", code=1, timeout=COMPARE_TIMEOUT
     )

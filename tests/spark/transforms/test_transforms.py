@@ -14,7 +14,7 @@ import yaml
 from k2ktui.runtime.node import KafkaNode
 from tests.spark.transforms import test_explode, test_transform_avro
 from tests.support.clusters.group_members import Where, consume
-from tests.support.clusters.kafka import Got, Out, admin, create_topic, read_all
+from tests.support.clusters.kafka import TIMEOUT, Got, Out, admin, create_topic, read_all
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.cases import Case, Cases
@@ -149,7 +149,7 @@ def copied(
     checked = {check["name"]: check for check in k2ktui_json("check", "-f", file)["checks"]}
     letters = ("-f", file, "--topic", topics["letters"], "--limit", "60")
     previewed = k2ktui_json("transform", "preview", *letters)
-    on_target = set(admin(cases.target).list_topics(timeout=30).topics)
+    on_target = set(admin(cases.target).list_topics(timeout=TIMEOUT).topics)
     assert not [topic for topic in on_target if topic.startswith(tuple(topics.values()))]
     try:
         run = cases.copy()
