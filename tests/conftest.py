@@ -19,6 +19,7 @@ from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from k2ktui.runtime.registry_node import RegistryNode
 from k2ktui.secret_values import forget_secrets
 from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.kafka import START_S
@@ -72,7 +73,11 @@ def pytest_configure() -> None:
 
     Container images often set PYTHONDONTWRITEBYTECODE. With it, each of the suite's processes and
     each command that a test starts would compile all that it imports.
+
+    A server has the time to start that a busy machine takes.
     """
+    for kind in (KafkaNode, RegistryNode):
+        kind.START_SECONDS = START_S
     os.environ.setdefault(VARIABLE, USE)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

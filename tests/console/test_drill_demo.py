@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from k2ktui.console.session import DemoStep, Session
 from k2ktui.errors import Refused
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver, Steps, drive_session, made_session
 from tests.support.console.views import usual
 from tests.support.drill.made_drills import acted, fencing
@@ -75,7 +76,7 @@ def test_a_step_can_be_chosen_as_soon_as_the_last_one_has_reported() -> None:
             if threading.current_thread() in threads:
                 threads.clear()
                 reported.set()
-                assert go.wait(90)
+                assert go.wait(TIMEOUT)
 
         console.app.call_from_thread = report_and_stay  # type: ignore[method-assign,assignment]
         try:

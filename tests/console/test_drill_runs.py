@@ -20,6 +20,7 @@ from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.steps import turn_into_disaster
 from k2ktui.errors import Declined
 from tests.console.test_drill import watch
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver
 from tests.support.drill.made_drills import acted, fencing, in_phase, through
 
@@ -121,7 +122,7 @@ def test_a_question_waits_while_another_screen_is_shown() -> None:
     begin = threading.Event()
 
     def later(operator: ScreenOperator) -> Drill:
-        assert begin.wait(30)
+        assert begin.wait(TIMEOUT)
         return steps_.ask(operator)
 
     async def steps(console: ConsoleDriver) -> None:
@@ -192,7 +193,7 @@ def test_a_drill_stops_when_the_console_ends() -> None:
         await console.sees("It runs here", "6 rows planned")
 
     watch(steps, fencing())
-    assert ended.wait(30)
+    assert ended.wait(TIMEOUT)
 
 
 def test_a_running_drill_whose_source_is_lost_continues_without_it(
@@ -272,7 +273,7 @@ def test_an_abort_in_the_moment_in_which_a_drill_stops_is_not_lost(
             if threading.current_thread() in threads:
                 threads.clear()
                 ending.set()
-                assert go.wait(30)
+                assert go.wait(TIMEOUT)
             if not reported:
                 report(call)
 

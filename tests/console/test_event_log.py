@@ -18,6 +18,7 @@ from k2ktui.errors import K2kError
 from k2ktui.present.formatting import message
 from k2ktui.watch.model import PartName
 from tests.console.test_acting_pictures import FLOW, PLAN
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.pictures import compare_screen
 from tests.support.console.views import NOON, runner, usual
@@ -120,7 +121,7 @@ def test_actions_are_noted_with_their_command() -> None:
     over = threading.Event()
 
     def job() -> None:
-        over.wait(30)
+        over.wait(TIMEOUT)
         raise K2kError("a group has got a member", hint="Press n to plan again.")
 
     async def flow(console: ConsoleDriver) -> None:

@@ -20,6 +20,7 @@ from k2ktui.console.session import Session
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PipelinePair
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import StubFeed, usual
 
@@ -362,7 +363,7 @@ def test_leaving_does_not_wait_for_a_background_job() -> None:
 
     def job() -> bool:
         begun.set()
-        return answered.wait(60)
+        return answered.wait(TIMEOUT)
 
     async def flow(console: ConsoleDriver) -> None:
         screen = console.app.screen

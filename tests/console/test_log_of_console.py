@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.commands.nameless import K2KTUI
 from tests.support.console.terminal import Terminal
 from tests.support.jobs.jobs import write_pipeline
@@ -33,7 +34,7 @@ def test_no_line_is_drawn(tmp_path: Path, options: list[str]) -> None:
     with Terminal(command, size=(120, 40), env=environment(tmp_path)) as terminal:
         terminal.await_text("source cluster")
         terminal.send("q")
-        assert terminal.wait(60) == 0
+        assert terminal.wait(TIMEOUT) == 0
         printed = terminal.output
     (path,) = (tmp_path / "state" / "k2ktui" / "log").glob("*.log")
     assert "k2ktui.config.load: reading" in path.read_text() and "librdkafka" in path.read_text()
@@ -45,7 +46,7 @@ def test_a_crash_of_the_screen(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "p.yaml", 1)
     command = [sys.executable, "-c", _WITH_A_FAULT, "-f", str(file)]
     with Terminal(command, size=(120, 40), env=environment(tmp_path)) as terminal:
-        assert terminal.wait(60) == 70
+        assert terminal.wait(TIMEOUT) == 70
         printed = terminal.output
     (path,) = (tmp_path / "state" / "k2ktui").glob("crash-*.txt")
     assert b"internal error in k2ktui (KeyError)" in printed and b"Traceback" not in printed

@@ -40,6 +40,7 @@ from k2ktui.sync.operations import VerificationReport
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
 from k2ktui.sync.verify.verification import ContentCheck, Verification
 from k2ktui.text import moment
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.views import NOON, Made
 from tests.unit.engine.test_groups import S, a_range, snapshot
@@ -178,7 +179,7 @@ def test_verify_shows_its_progress_and_why_a_row_is_unchecked(
         with long_step("next records of groups compared", 2) as advance:
             advance(1)
             begun.set()
-            assert end.wait(60)
+            assert end.wait(TIMEOUT)
         held = check("held", ComparisonOutcome.COULD_NOT_CHECK, "deleted on the source")
         checks = (held, check("well", ComparisonOutcome.SAME))
         unasked = ((lost, "nothing was planned: no mapping"),)

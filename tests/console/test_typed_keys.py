@@ -19,6 +19,7 @@ from k2ktui.errors import Refused
 from k2ktui.jobs import manager
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.watch.model import PipelinePair
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import (
     ConsoleDriver,
     drive,
@@ -209,7 +210,7 @@ class Demo:
         )
 
     def _show(self) -> str:
-        self.may_answer.wait(60)
+        self.may_answer.wait(TIMEOUT)
         return "All runs."
 
     def _do(self, what: str) -> str:
@@ -285,7 +286,7 @@ def test_a_whole_answer_may_be_typed_while_the_checks_run(
     may_end, started = threading.Event(), threading.Event()
 
     def checks(*_: object, **__: object) -> Iterator[Check]:
-        may_end.wait(60)
+        may_end.wait(TIMEOUT)
         yield Check("topics", CheckOutcome.FAIL if fails else CheckOutcome.PASS, "as they are", "")
 
     def start(*_: object, **__: object) -> None:
@@ -323,7 +324,7 @@ def test_escape_closes_a_dialog_whose_checks_still_run(
     may_end = threading.Event()
 
     def checks(*_: object, **__: object) -> Iterator[Check]:
-        may_end.wait(60)
+        may_end.wait(TIMEOUT)
         yield from ()
 
     monkeypatch.setattr(start_dialog, "start_checks", checks)

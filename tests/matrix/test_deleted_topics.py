@@ -32,11 +32,11 @@ def test_it_is_noted_and_no_fault(pair: Pair) -> None:
     pipeline = pair.pipeline(f"{gone}|{other}", coordination__mode="shared")
     run = pipeline.start()
     for topic in (gone, other):
-        eventually(partial(has, pair, topic, 200), "copied", 120)
+        eventually(partial(has, pair, topic, 200), "copied")
     delete_topic(pair.source, gone)
     run.expect("note", lambda e: "deleted on the source" in e["text"] and gone in e["text"])
     produce(pair.source, other, mixture(4, 100, 1))
-    eventually(partial(has, pair, other, 300), "the other continues", 120)
+    eventually(partial(has, pair, other, 300), "the other continues")
     assert run.stop() == 0
     assert not run.events("stopped")
     prove(pair.source, pair.target, pipeline.name, other)

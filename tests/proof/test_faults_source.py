@@ -45,7 +45,7 @@ def expect_stop(run: Run, topic: str, partition: int, *kinds: str) -> None:
 
 
 def await_copied(target: KafkaNode, topic: str, count: int) -> None:
-    eventually(lambda: len(read_all(target, topic)) == count, f"{topic} has {count} records", 120)
+    eventually(lambda: len(read_all(target, topic)) == count, f"{topic} has {count} records")
 
 
 def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
@@ -167,11 +167,11 @@ def test_topics_that_a_pattern_selects_are_deleted(
         expect_stop(run, topic, 0, "too-large")
     for topic in (copied, running, stopped):
         await_copied(target, topic, 200)
-    eventually(lambda: {copied, other} <= measured_topics(run), "measured", 60)
+    eventually(lambda: {copied, other} <= measured_topics(run), "measured")
     delete_topic(source, copied)
     note = "1 topic deleted on the source"
     run.expect("note", lambda e: note in e["text"] and copied in e["text"])
-    eventually(lambda: copied not in measured_topics(run), "it has no series", 60)
+    eventually(lambda: copied not in measured_topics(run), "it has no series")
     said = k2ktui("watch", "-f", file, "--once")
     assert f"{note}, no longer copied: {copied}" in said.out
     assert not [e for e in run.events("stopped") if reported(e, copied, 0, "gone")]

@@ -103,7 +103,7 @@ def test_a_mapping_that_is_too_large(
         assert fault["message"].startswith(f"{where} on the target rejected the mapping of {one}-0")
         for number in range(3):  # whatever is tried again, the other is copied
             produce(source, other, [Out(b"%d" % number, b"k")])
-            eventually(lambda: pipeline.is_caught_up(other), "the other is copied", 60)
+            eventually(lambda: pipeline.is_caught_up(other), "the other is copied")
         expect_stopped(run, one)
         assert run.stop() == 0
     prove(source, target, pipeline.name, expected[1], mapping_topic=mappings)
@@ -136,7 +136,7 @@ def test_a_control_topic_takes_no_records(
         produce(source, topic, [b"1"] * 20)
     with pipeline.start() as run:
         for control in (mappings, commits):
-            eventually(is_copied, "the first are copied", 120)
+            eventually(is_copied, "the first are copied")
             alter_topic(target, control, max_message_bytes="100")  # markers fit
             since = run.reported
             for topic in topics:
@@ -145,7 +145,7 @@ def test_a_control_topic_takes_no_records(
             alter_topic(target, control, max_message_bytes=LARGE)
             for topic in topics:
                 run.expect("resumed", is_of(topic), since=since)
-        eventually(is_copied, "all are copied", 120)
+        eventually(is_copied, "all are copied")
         assert run.stop() == 0
     prove(source, target, pipeline.name, *topics, mapping_topic=mappings, commit_topic=commits)
 
@@ -166,8 +166,8 @@ def test_start_positions_that_cannot_be_written(
         run.expect("note", lambda event: said in event["text"])
         alter_topic(target, commits, max_message_bytes=LARGE)
         produce(source, first, [b"2"] * 20)
-        eventually(lambda: pipeline.is_caught_up(first), "the first is copied", 120)
-        eventually(lambda: pipeline.is_caught_up(later), "the later one is copied", 120)
+        eventually(lambda: pipeline.is_caught_up(first), "the first is copied")
+        eventually(lambda: pipeline.is_caught_up(later), "the later one is copied")
         assert run.stop() == 0
     prove(source, target, pipeline.name, first, later, commit_topic=commits)
 
@@ -221,7 +221,7 @@ def test_topics_that_may_not_be_written(
     prove(source, secure.node, pipeline.name, other, mapping_topic=mappings)
     with pipeline.start() as run:
         run.expect("started")
-        eventually(lambda: all(map(pipeline.is_caught_up, topics)), "all are copied", 120)
+        eventually(lambda: all(map(pipeline.is_caught_up, topics)), "all are copied")
         with secure.denied(copier, AclOperation.WRITE, mappings):
             for topic in topics:
                 produce(source, topic, [b"2"] * 20)

@@ -176,5 +176,4 @@ def await_values(node: KafkaNode, topic: str, values: list[bytes]) -> None:
     eventually(
         lambda: [record.value for record in read_all(node, topic)] == values,
         lambda: f"{topic} has {len(values)} records: {len(read_all(node, topic))}",
-        120,
     )

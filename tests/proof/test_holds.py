@@ -115,7 +115,6 @@ def await_note(runs: Sequence[Run], beginning: str) -> None:
             for event in run.events("note")
         ),
         lambda: "\n".join(run.tail() for run in runs),
-        60,
     )
 
 
@@ -138,7 +137,7 @@ def await_still(
         await_copy(pipeline, other, run)
         return before if before == held_ends(pipeline.target, whole, part) else None
 
-    ends: tuple[dict[int, int], int] = eventually(is_still, "the held partitions stand still", 120)
+    ends: tuple[dict[int, int], int] = eventually(is_still, "the held partitions stand still")
     return ends
 
 

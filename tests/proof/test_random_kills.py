@@ -24,7 +24,7 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
 from k2ktui.sync.operations import read_entry, read_journal
-from tests.support.clusters.kafka import START_S, eventually
+from tests.support.clusters.kafka import START_S, TIMEOUT, eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.process import DrillCommand, comparable
@@ -194,7 +194,7 @@ def reading(work: Workload) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join(90)
+        thread.join(TIMEOUT)
     assert not thread.is_alive()
 
 

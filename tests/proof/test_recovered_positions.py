@@ -61,7 +61,7 @@ def await_silence(pipeline: Pipeline) -> None:
         said = k2ktui("offsets", "recover", "-f", pipeline.write(), code=None)
         return "is running on" not in said.stderr
 
-    eventually(is_silent, "the run is silent", 120)
+    eventually(is_silent, "the run is silent")
 
 
 def recover(pipeline: Pipeline, code: int = 0) -> Any:

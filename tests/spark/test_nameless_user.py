@@ -14,7 +14,7 @@ from k2ktui.jobs.job_directory import JobDirectory, jobs_home, list_job_director
 from k2ktui.private_files import user_path
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.paths import cache_dir, no_state_note, state_dir
-from tests.support.clusters.kafka import create_topic, produce
+from tests.support.clusters.kafka import TIMEOUT, create_topic, produce
 from tests.support.commands.nameless import K2KTUI, nameless, require_nameless
 from tests.support.console.terminal import Terminal
 from tests.support.jobs.jobs import write_pipeline
@@ -162,5 +162,5 @@ def test_the_console_opens(nameless_env: dict[str, str], file: Path) -> None:
     with terminal:
         terminal.await_text("source cluster")
         terminal.send("q")
-        assert terminal.wait(60) == 0
+        assert terminal.wait(TIMEOUT) == 0
         assert b"Traceback" not in terminal.output

@@ -24,7 +24,14 @@ from k2ktui.replication.reports.events import Finished, Report
 from k2ktui.runs import PipelineRun, RunSeries
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.starting import run_pipeline
-from tests.support.clusters.kafka import admin, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    admin,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.pipelines.modes import in_mode
 from tests.support.pipelines.pipeline import Pipeline
 
@@ -181,7 +188,7 @@ def test_a_refused_start_leaves_no_process_no_file_and_no_topic(
         run.await_gone()
     assert "Nothing was written." in run.tail()
     assert left_by_sessions(temporary) == []
-    assert not {topic, missing} & set(admin(target).list_topics(timeout=30).topics)
+    assert not {topic, missing} & set(admin(target).list_topics(timeout=TIMEOUT).topics)
 
 
 class FencedTwice(PipelineRun):

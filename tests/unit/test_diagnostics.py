@@ -19,7 +19,7 @@ from k2ktui.diagnostics import Diagnostics, Levels, SharedFile, read_levels
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.faults import fault
 from k2ktui.secret_values import forget_secrets, redact, remember_secrets
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands.verbs import Said, k2ktui
 
 SECRET = "hunter2-3cr3t"
@@ -209,7 +209,7 @@ def test_a_file_has_a_bound_and_whole_lines_of_all_processes(tmp_path: Path) -> 
         subprocess.Popen([sys.executable, "-c", program, str(path), str(n), str(lines)])
         for n in range(processes)
     ]
-    assert [process.wait(60) for process in started] == [0] * processes
+    assert [process.wait(TIMEOUT) for process in started] == [0] * processes
     files = [path, *path.parent.glob("host.log.[0-9]")]
     assert len(files) == 3 and all(file.stat().st_size < 30_000 for file in files)
     text = "".join(file.read_text() for file in files)

@@ -21,6 +21,7 @@ from k2ktui.faults import fault
 from k2ktui.private_files import private_directory, write_private
 from k2ktui.runtime.paths import state_dir
 from k2ktui.sync.moves import entry_files
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.views import usual
 
 
@@ -67,7 +68,7 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
     write_private(pipe, b"secret")
-    reader.join(10)
+    reader.join(TIMEOUT)
     assert read == [b"secret"] and stat.S_ISFIFO(pipe.stat().st_mode)
 
 

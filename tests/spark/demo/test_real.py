@@ -27,7 +27,7 @@ from k2ktui.config.load import load
 from k2ktui.demo.beside import schema_topic
 from k2ktui.demo.pipeline import write_yaml
 from k2ktui.demo.topics import SCHEMA_TOPIC
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 COMMAND = [sys.executable, "-m", "k2ktui", "demo", "--headless"]
 # Generous: a machine that also runs other things needs it.
@@ -132,7 +132,7 @@ def test_records_flow_and_nothing_is_left_when_it_is_killed(mark: str, tmp_path:
         assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
     finally:
         demo.kill()
-        demo.wait(15)
+        demo.wait(TIMEOUT)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_nothing_is_left_when_its_terminal_closes(mark: str, tmp_path: Path) -> 
         assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
     finally:
         demo.send_signal(signal.SIGKILL)
-        demo.wait(15)
+        demo.wait(TIMEOUT)
         if master >= 0:
             os.close(master)
 

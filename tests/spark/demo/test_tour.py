@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.demo.test_real import COMMAND, mark, marked
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands.cli import k2ktui_json
 from tests.support.commands.verbs import k2ktui
 from tests.support.console.terminal import Terminal
@@ -142,7 +142,7 @@ def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path)
         assert not file.parent.exists()
     finally:
         demo.kill()
-        demo.wait(15)
+        demo.wait(TIMEOUT)
         os.close(master)
     check_switchover(ESCAPES.sub("", shown.decode()).replace("\r\n", "\n"))
 

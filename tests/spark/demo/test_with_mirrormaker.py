@@ -15,7 +15,7 @@ import pytest
 from k2ktui.demo import running
 from k2ktui.errors import ExitCode
 from tests.spark.demo.test_real import FLOWING_SECONDS, mark, marked
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.console.terminal import Terminal
 
 __all__ = ["mark"]  # a fixture
@@ -70,7 +70,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
     terminal.send("q")
     terminal.await_text("End (e)")
     terminal.send("e")
-    assert terminal.wait(90) == 0
+    assert terminal.wait(TIMEOUT) == 0
     eventually(lambda: not marked(mark), "everything is gone")
     assert not data.exists()
 
@@ -92,6 +92,6 @@ def test_nothing_of_it_is_left_however_it_ends(
             back.send("q")
             back.await_text("End (e)")
             back.send("e")
-            assert back.wait(90) == 0
-    terminal.wait(90)
+            assert back.wait(TIMEOUT) == 0
+    terminal.wait(TIMEOUT)
     eventually(lambda: not marked(mark), "everything is gone")

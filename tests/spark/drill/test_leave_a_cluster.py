@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import START_S, create_topic
+from tests.support.clusters.kafka import START_S, TIMEOUT, create_topic
 from tests.support.commands.cli import k2ktui_json
 from tests.support.jobs.jobs import all_ended
 from tests.support.pipelines.both_ways import count_records
@@ -80,7 +80,7 @@ def type_command(words: list[str], directory: Path) -> tuple[int, str]:
             if asks := _ASKS.search(said, answered):
                 answered = len(said)
                 os.write(master, f"{asks[1]}\n".encode())
-        return process.wait(60), said
+        return process.wait(TIMEOUT), said
     finally:
         killer.cancel()
         os.close(master)

@@ -17,7 +17,7 @@ import pytest
 from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, create_topic, eventually, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.commands.watch import Watch
 from tests.support.jobs.jobs import all_ended, found
@@ -77,7 +77,7 @@ def in_a_terminal_that_closes(*arguments: str | Path) -> str:
         except OSError:  # the last one who had it open has ended
             break
     os.close(master)
-    assert shell.wait(30) == 0, said.decode()
+    assert shell.wait(TIMEOUT) == 0, said.decode()
     return said.decode()
 
 
@@ -158,7 +158,7 @@ def test_a_driver_elsewhere_is_taken_over_only_when_asked_and_takes_over_again(
     with pipe.start() as other_host:
         other_host.expect("started")
         ended = eventually(
-            lambda: (j := only_job()).state is JobState.FAILED and j, "it was fenced", 60
+            lambda: (j := only_job()).state is JobState.FAILED and j, "it was fenced"
         )
     assert ended.code == 5
     assert "fenced" in ended.why
@@ -200,7 +200,7 @@ def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) 
             states = [(job["state"], job["slots"], job["term"]) for job in rows]
             return len(states) == 2 and set(states) == {("running", 1, states[0][2])}
 
-        eventually(is_shared, "one slot each", 120)
+        eventually(is_shared, "one slot each")
         k2ktui("jobs", "stop", "-f", file)
         assert foreground.running
         grows(pipe)

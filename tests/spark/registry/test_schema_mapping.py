@@ -10,6 +10,7 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Got,
     Out,
     admin,
@@ -174,7 +175,7 @@ def await_copies(pipeline: Pipeline, topic: str, count: int) -> None:
 
 def copies_of(pipeline: Pipeline, topic: str) -> list[Got]:
     """Return what a topic has on the target, nothing while it does not exist."""
-    if topic not in admin(pipeline.target).list_topics(timeout=30).topics:
+    if topic not in admin(pipeline.target).list_topics(timeout=TIMEOUT).topics:
         return []
     return read_all(pipeline.target, topic)
 

@@ -17,7 +17,7 @@ from k2ktui.demo.console import watchdog_beside
 from k2ktui.demo.running import DemoEnded
 from k2ktui.demo.screen import Screen
 from k2ktui.errors import ExitCode
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 _DEMO = """
 import sys
@@ -63,7 +63,7 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     waiting.send_signal(1)  # a terminal's end may be signaled more than once
     running.keep_waiting(tmp_path)
     running.end(hosted)
-    assert waiting.wait(10) == 115, "SIGTERM, and nothing before"
+    assert waiting.wait(TIMEOUT) == 115, "SIGTERM, and nothing before"
     assert running.host(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
@@ -122,7 +122,7 @@ def test_it_ends_by_itself_when_no_one_comes(tmp_path: Path) -> None:
     with begin(tmp_path, 0.1) as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(TIMEOUT) == 0
     assert running.host(tmp_path) is None
 
 

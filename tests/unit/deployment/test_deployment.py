@@ -31,7 +31,7 @@ from k2ktui.replication.telemetry.session import exporters_for
 from k2ktui.runtime import stop_signals
 from k2ktui.sync.loop import metrics as sync_metrics
 from k2ktui.sync.loop.poll import SyncPoll
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.pipelines.telemetry import (
     EVENTS,
     ORDERS_0,
@@ -57,7 +57,7 @@ Exported = dict[str, set[str]]
 
 
 def _scrape(port: int) -> Exported:
-    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=TIMEOUT) as answer:
         text = answer.read().decode()
     labels: Exported = {}
     for family in text_string_to_metric_families(text):

@@ -15,7 +15,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.fleet.metrics import CATALOG, FleetMetrics, serve_metrics
 from k2ktui.fleet.model import FleetRow
 from k2ktui.watch.model import PartName
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.console.fleets import BACK, BAD, GOOD, NEW, TYPO, MadeFleet
 from tests.support.console.views import NOON
 
@@ -88,7 +88,7 @@ def test_prometheus_gets_every_metric() -> None:
     with serve_metrics(MadeFleet(*ROWS), notes.append, env):
         eventually(lambda: notes, "where it listens")
         [url] = re.findall(r"serving /metrics at (\S+)", notes[0])
-        text = urllib.request.urlopen(f"{url}/metrics", timeout=30).read().decode()
+        text = urllib.request.urlopen(f"{url}/metrics", timeout=TIMEOUT).read().decode()
     assert 'k2k_fleet_file_invalid{file="typo.yaml",pipeline="typo"} 1.0' in text
     names = {name for name in re.findall(r"^# TYPE (\S+)", text, re.M) if name != "target_info"}
     assert len(names) == len(CATALOG)

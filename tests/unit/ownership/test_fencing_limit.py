@@ -11,7 +11,7 @@ import pytest
 from k2ktui.replication.ownership.fence import Fence
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.unit.replication.test_client_settings import pipeline
 
 SLOTS = 5
@@ -32,7 +32,7 @@ def test_so_many_slots_are_fenced_at_the_same_time(
         with lock:
             fencing += 1
             most = max(most, fencing)
-        assert may_continue.acquire(timeout=30)
+        assert may_continue.acquire(timeout=TIMEOUT)
         with lock:
             fencing -= 1
 
@@ -44,16 +44,16 @@ def test_so_many_slots_are_fenced_at_the_same_time(
 
     def fence(ownership: Ownership) -> None:
         ownership.fence()
-        reading.wait(30)
+        reading.wait(TIMEOUT)
 
     try:
         with ThreadPoolExecutor(SLOTS) as pool:
             taking = [pool.submit(fence, ownership) for ownership in owned]
-            eventually(lambda: fencing == limit, "as many as allowed", 30)
+            eventually(lambda: fencing == limit, "as many as allowed")
             may_continue.release(SLOTS)
-            reading.wait(30)
+            reading.wait(TIMEOUT)
             for slot in taking:
-                slot.result(30)
+                slot.result(TIMEOUT)
         assert most == limit
     finally:
         for ownership in [whole, *owned]:

@@ -15,7 +15,7 @@ from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.fencing_errors import UnreadableRecords, layout_changed, superseded
 from k2ktui.replication.reports.event_text import report_text
 from k2ktui.replication.reports.events import Event, Note, Trouble
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 RELEASE_S = 45.0
 
@@ -35,7 +35,7 @@ class TestDriver:
     has_started: bool = False
 
     def run(self) -> None:
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(2 * TIMEOUT)  # longer than the test waits
         if self.error is not None:
             raise self.error
 
@@ -76,7 +76,7 @@ class Held:
     def end(self, driver: TestDriver, error: Exception | None = None) -> None:
         """Let a driver end; return when its thread has ended."""
         driver.end(error)
-        eventually(lambda: driver.slot not in self.slots.holds, "its thread has ended", 10)
+        eventually(lambda: driver.slot not in self.slots.holds, "its thread has ended")
 
     @property
     def started(self) -> list[int]:
@@ -163,7 +163,7 @@ def test_closing_waits_for_abandoned_drivers(held: Held) -> None:
     closing.join(0.3)
     assert closing.is_alive()
     held.drivers[0].end()
-    closing.join(10)
+    closing.join(TIMEOUT)
     assert not closing.is_alive()
 
 
@@ -178,7 +178,7 @@ def test_closing_ends_although_a_driver_does_not() -> None:
     assert abandoned.abandoned.is_set() and not stuck.stopped.is_set()
     closing = threading.Thread(target=held.slots.close, daemon=True)
     closing.start()
-    closing.join(30)
+    closing.join(TIMEOUT)
     assert not closing.is_alive() and stuck.stopped.is_set() and stuck.abandoned.is_set()
     assert len(held.notes) == 2
     for driver in held.drivers:
@@ -320,11 +320,11 @@ def test_closing_waits_for_all_drivers(held: Held) -> None:
     closing = threading.Thread(target=held.slots.close)
     closing.start()
     for driver in held.drivers:
-        assert driver.stopped.wait(10)
+        assert driver.stopped.wait(TIMEOUT)
     assert closing.is_alive()
     held.drivers[0].end(ConnectionFailed("no answer"))
     held.drivers[1].end()
-    closing.join(10)
+    closing.join(TIMEOUT)
     assert not closing.is_alive() and not held.slots.holds
 
 

@@ -18,7 +18,7 @@ from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.ownership.shared_ends import SharedEnds
 from k2ktui.replication.reports.event_text import report_text
 from k2ktui.replication.reports.events import Event, Note, Trouble
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 SLOTS = 4
 PARTITIONS = [SourcePartition("t", number) for number in range(SLOTS)]
@@ -46,7 +46,7 @@ class Ends:
         return self.missing & set(topics)
 
     def _read(self) -> CommitState:
-        assert self.may_read.wait(30)
+        assert self.may_read.wait(TIMEOUT)
         self.reads += 1
         if self.error is not None:
             raise self.error
@@ -72,7 +72,7 @@ class Ends:
         self.now += 60.0
         before = self.reads
         is_reached = self.ask(owners, *reached)
-        eventually(lambda: is_reached or self.reads > before, "read", 10)
+        eventually(lambda: is_reached or self.reads > before, "read")
         for _ in range(100):
             is_reached = is_reached or self.ask(owners, *reached)
             threading.Event().wait(0.001)

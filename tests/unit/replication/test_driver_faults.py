@@ -24,7 +24,7 @@ from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import Event, Finished, Stopped
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.unit.replication.test_client_settings import pipeline
 
 GONE, OTHER = SourcePartition("gone", 0), SourcePartition("other", 0)
@@ -86,14 +86,14 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
 
     def next_lap(number: int) -> SlotTask:
-        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}", 10)
+        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
         assert not ended.done(), ended.exception()
         task: SlotTask = spark.tasks[number]
         return task
 
     def discover(*sources: SourcePartition) -> None:
         discovery.sources, before = list(sources), discovery.discovered
-        eventually(lambda: discovery.discovered > before + 2, "found and applied", 10)
+        eventually(lambda: discovery.discovered > before + 2, "found and applied")
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
@@ -137,7 +137,7 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
             assert [assignment.source for assignment in next_lap(9).assignments] == [OTHER]
         finally:
             driver.stop()
-        finished = ended.result(10)
+        finished = ended.result(TIMEOUT)
     assert isinstance(finished, Finished)
     assert any(isinstance(event, Stopped) for event in events)
     (fault,) = finished.faults

@@ -24,7 +24,7 @@ from k2ktui.replication.reports.events import (
 )
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.unit.replication.test_client_settings import pipeline
 
 MOVES, OTHER = SourcePartition("moves", 0), SourcePartition("other", 0)
@@ -84,7 +84,7 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
     driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
 
     def next_lap(number: int) -> list[SourcePartition]:
-        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}", 10)
+        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
         assert not ended.done(), ended.exception()
         return [assignment.source for assignment in spark.tasks[number].assignments]
 
@@ -104,15 +104,15 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
             assert next_lap(0) == [MOVES, OTHER] and lag() == 4
             ownership.interrupt(ELSEWHERE)
             assert next_lap(1) == [OTHER], "the lap before was given up"
-            eventually(lambda: lag() == 2, "its lag does not count", 10)
+            eventually(lambda: lag() == 2, "its lag does not count")
             spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, {})])
             assert next_lap(2) == [OTHER]
             ownership.interrupt(NO_MOVED_TOPICS)
-            eventually(lambda: lag() == 4, "it is found again", 10)
-            eventually(end_lap, "copied", 10)
+            eventually(lambda: lag() == 4, "it is found again")
+            eventually(end_lap, "copied")
         finally:
             driver.stop()
-        assert ended.result(10).faults == ()
+        assert ended.result(TIMEOUT).faults == ()
     assert [event.text for event in events if isinstance(event, Note)] == [
         "moves: moved by drill d-1 (ann@bastion) at 1970-01-01 00:00:00 UTC; not copied until its "
         "release",
@@ -138,14 +138,14 @@ def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
         )
         with ThreadPoolExecutor(1) as pool:
             ended = pool.submit(driver.run, 1)
-            eventually(lambda: spark.tasks, "a lap", 10)  # noqa: B023
+            eventually(lambda: spark.tasks, "a lap")  # noqa: B023
             if during is not None:
                 ownership.interrupt(during)
-                eventually(lambda: len(spark.tasks) > 1, "another lap", 10)  # noqa: B023
+                eventually(lambda: len(spark.tasks) > 1, "another lap")  # noqa: B023
             assert [a.source for a in spark.tasks[-1].assignments] == [OTHER]
             reached = {OTHER: Position(7, 0, -1, "", 3, 0, "other", 0)}
             spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, reached)])
-            finished = ended.result(10)
+            finished = ended.result(TIMEOUT)
         assert finished.caught_up and finished.faults == ()
 
 
@@ -160,11 +160,11 @@ def test_a_driver_without_a_lap_finds_the_release(monkeypatch: pytest.MonkeyPatc
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
         try:
-            eventually(lambda: any(isinstance(event, Started) for event in events), "started", 10)
+            eventually(lambda: any(isinstance(event, Started) for event in events), "started")
             assert not spark.tasks
             ownership.moved, ownership.is_fenced = MOVED, True
-            eventually(lambda: spark.tasks, "a lap", 10)
+            eventually(lambda: spark.tasks, "a lap")
             assert [a.source for a in spark.tasks[0].assignments] == [OTHER]
         finally:
             driver.stop()
-        ended.result(10)
+        ended.result(TIMEOUT)

@@ -24,7 +24,7 @@ from k2ktui.replication.telemetry import exporters
 from k2ktui.replication.telemetry.session import measure_run, open_telemetry, read_exporter_names
 from k2ktui.runtime import http_server
 from k2ktui.runtime.http_server import HttpServer
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.pipelines.telemetry import (
     EVENTS,
     STARTED,
@@ -46,7 +46,7 @@ def start() -> Iterator[Start]:
 
 def scrape(port: int) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Read the endpoint as Prometheus does; the pipeline's label is checked and left out."""
-    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=TIMEOUT) as answer:
         text = answer.read().decode()
     values = {}
     for family in text_string_to_metric_families(text):

@@ -16,7 +16,7 @@ from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import Event, Note, TopicsDiscovered
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.unit.replication.test_client_settings import pipeline
 
 HELD, OTHER = SourcePartition("held", 0), SourcePartition("other", 0)
@@ -83,7 +83,7 @@ def test_laps_without_what_is_held() -> None:
     )
 
     def next_lap(number: int) -> list[SourcePartition]:
-        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}", 10)
+        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
         assert not ended.done(), ended.exception()
         return [assignment.source for assignment in spark.tasks[number].assignments]
 
@@ -103,11 +103,11 @@ def test_laps_without_what_is_held() -> None:
             assert next_lap(2) == [OTHER]
             assert (lag(), ownership.fenced, len(spark.running)) == (2, 2, 1)
             operator.holds = Holds([Hold("held", None, "bob@bastion", 0)])
-            eventually(lambda: len(texts(events)) == 5, "the topic is held in place of it", 10)
+            eventually(lambda: len(texts(events)) == 5, "the topic is held in place of it")
             assert len(spark.tasks) == 3, "which changes nothing for the lap"
         finally:
             driver.stop()
-        finished = ended.result(10)
+        finished = ended.result(TIMEOUT)
     assert finished.faults == ()
     since = "since 1970-01-01 00:00:00 UTC"
     assert texts(events) == [
@@ -135,10 +135,10 @@ def test_a_run_that_ends_when_caught_up_names_them() -> None:
     )
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
-        eventually(lambda: spark.tasks, "a lap", 10)
+        eventually(lambda: spark.tasks, "a lap")
         reached = {OTHER: Position(7, 0, -1, "", 3, 0, "other", 0)}
         spark.running[0].set_result([SlotResult(0, LapOutcome.DONE, reached)])
-        finished = ended.result(10)
+        finished = ended.result(TIMEOUT)
     assert not finished.caught_up
     (fault,) = finished.faults
     assert (fault.source, fault.kind, fault.offset) == (HELD, FaultKind.HELD, 5)

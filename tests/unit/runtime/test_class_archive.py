@@ -21,7 +21,7 @@ from k2ktui.runtime.artifacts import path_in_repository
 from k2ktui.runtime.class_archive import ClassArchive
 from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.paths import cache_dir
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 # A program of Kafka that only prints: an id, in 22 characters, and a line about itself.
 _PROGRAM = ("kafka.tools.StorageTool", "random-uuid")
@@ -271,7 +271,7 @@ def test_a_missing_archive_is_made_beside_the_run(
     assert _SECRET.encode() not in next(classes.glob("kafka-broker-*.jsa")).read_bytes()
     assert (classes / "kafka-broker.log").read_text() == ""
     (tmp_path / "end").touch()
-    assert parent.wait(60) == 0
+    assert parent.wait(TIMEOUT) == 0
     assert processes(tmp_path) == []
 
 
@@ -290,6 +290,6 @@ def test_a_maker_ends_with_the_run(
         parent.kill()
     else:
         (tmp_path / "end").touch()
-    parent.wait(60)
+    parent.wait(TIMEOUT)
     eventually(lambda: not processes(tmp_path), "no process is left")
     assert not list(classes.glob("*.jsa")) and not list(classes.glob("*.failed"))

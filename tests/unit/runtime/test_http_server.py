@@ -15,7 +15,7 @@ from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
 from k2ktui.runtime.http_server import MOST_CONNECTIONS, PAGES, HttpServer, Request, Response
 from k2ktui.runtime.probes import STUCK_S, Readiness, serve_probes
 from k2ktui.runtime.stop_flag import StopFlag
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 LOCAL = ("127.0.0.1", 0)
 
@@ -35,7 +35,7 @@ class Probed:
         port = eventually(lambda: self.server.port, "it listens")
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -11,7 +11,7 @@ import pytest
 
 from k2ktui.runtime import log_lines
 from k2ktui.runtime.log_lines import LogStream, RunLog
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_reader_that_waits_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> N
 
     class Blocked(LogStream):
         def _write(self, line: str) -> bool:
-            assert may_write.wait(30)
+            assert may_write.wait(TIMEOUT)
             written.append(line)
             return True
 
@@ -81,6 +81,6 @@ def test_a_reader_that_waits_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> N
             log.print(f"line {number}")
     assert not written
     may_write.set()
-    eventually(lambda: len(written) > 10, "what waited is written", 10)
+    eventually(lambda: len(written) > 10, "what waited is written")
     (note,) = [line for line in written if line.startswith("note: ")]
     assert "of this log could not be written: nobody has read the lines before them" in note

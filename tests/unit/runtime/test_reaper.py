@@ -15,7 +15,7 @@ import pytest
 
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.runtime import child_process
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="uses Linux process control")
 
@@ -71,7 +71,7 @@ def _family(tmp_path: Path) -> list[int]:
 
 
 def _gone(pids: list[int]) -> None:
-    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), f"{pids} are gone", 15)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), f"{pids} are gone")
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def test_family_ends_when_parent_is_ended(tmp_path: Path, number: signal.Signals
     with _cleaned_up(parent):
         family = _family(tmp_path)
         parent.send_signal(number)
-        parent.wait(15)
+        parent.wait(TIMEOUT)
         _gone(family)
 
 
@@ -101,7 +101,7 @@ def test_family_ends_when_parent_is_ended(tmp_path: Path, number: signal.Signals
 def test_family_ends_when_parent_exits(tmp_path: Path, end: str) -> None:
     parent = _start_parent(tmp_path, end)
     with _cleaned_up(parent):
-        parent.wait(30)
+        parent.wait(TIMEOUT)
         family = _family(tmp_path)
         if "_exit" not in end:  # then the exit itself waited
             assert not any(psutil.pid_exists(pid) for pid in family)
@@ -115,7 +115,7 @@ def test_fork_that_holds_the_pipe_does_not_keep_the_family(tmp_path: Path) -> No
         family = _family(tmp_path)
         eventually((tmp_path / "fork").exists, "the fork runs")
         parent.kill()
-        parent.wait(15)
+        parent.wait(TIMEOUT)
         _gone(family)
         fork = psutil.Process(int((tmp_path / "fork").read_text()))
         fork.kill()
@@ -136,7 +136,7 @@ def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
         [sys.executable, "-c", "import sys; print('hello'); sys.exit(3)"],
         log_path=tmp_path / "made" / "log",
     )
-    assert said.wait(15) == 3
+    assert said.wait(TIMEOUT) == 3
     assert said.log_path.read_text() == "hello\n"
     said.terminate()  # harmless when it is gone
 
@@ -160,7 +160,7 @@ def test_deaf_command_is_killed_after_the_grace(tmp_path: Path) -> None:
     deaf = child_process.spawn([sys.executable, "-c", _DEAF], log_path=log, grace=0.3)
     eventually(log.read_text, "it runs")
     deaf.release()
-    assert deaf.wait(15) == 128 + signal.SIGKILL
+    assert deaf.wait(TIMEOUT) == 128 + signal.SIGKILL
 
 
 def test_grace_lets_a_command_end_in_order(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ def test_grace_lets_a_command_end_in_order(tmp_path: Path) -> None:
     child = child_process.spawn([sys.executable, "-c", polite], log_path=log, grace=10)
     eventually(log.read_text, "it runs")
     child.release()
-    assert child.wait(15) == 7
+    assert child.wait(TIMEOUT) == 7
 
 
 def test_missing_program_is_an_exit_code_and_a_log_line(tmp_path: Path) -> None:
     child = child_process.spawn([str(tmp_path / "absent")], log_path=tmp_path / "log")
-    assert child.wait(15) == 127
+    assert child.wait(TIMEOUT) == 127
     assert "absent" in child.log_path.read_text()
 
 
@@ -199,7 +199,7 @@ def test_child_inherits_no_pipe_end_and_default_signals(tmp_path: Path) -> None:
          sys.executable, script],
         log_path=tmp_path / "log",
     )  # fmt: skip
-    assert child.wait(15) == 0
+    assert child.wait(TIMEOUT) == 0
     text = child.log_path.read_text()
     ignored = int(text.partition("SigIgn:")[2].split()[0], 16)
     assert ignored & ~_OF_THE_C_LIBRARY == 0
@@ -231,9 +231,9 @@ def test_killed_parent_leaves_no_java(tmp_path: Path) -> None:
         [sys.executable, "-c", _NODE_PARENT, str(tmp_path)], start_new_session=True
     )
     with _cleaned_up(parent):
-        eventually((tmp_path / "pid").exists, "the node serves", 90)
+        eventually((tmp_path / "pid").exists, "the node serves")
         java = int((tmp_path / "pid").read_text())
         assert "java" in psutil.Process(java).name()
         parent.kill()
-        parent.wait(15)
+        parent.wait(TIMEOUT)
         _gone([java])

@@ -11,7 +11,7 @@ from k2ktui.engine.records.editions import Edition
 from k2ktui.engine.records.run_record import SharedLayout
 from k2ktui.errors import TimedOut
 from k2ktui.sync.shared_layout import LayoutSearch
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 LAYOUT = SharedLayout("l", 4, ready=True)
 NEWER = SharedLayout("m", 4, ready=True)
@@ -32,7 +32,7 @@ class Searches:
         self, members: Collection[str], outdated: str, leadership: int, edition: Edition
     ) -> SharedLayout | None:
         self.members.append(frozenset(members))
-        assert self.may_end.acquire(timeout=30)
+        assert self.may_end.acquire(timeout=TIMEOUT)
         result = self._results.pop(0) if len(self._results) > 1 else self._results[0]
         self.ended += 1
         if isinstance(result, Exception):
@@ -59,9 +59,9 @@ def test_the_loop_does_not_wait_for_it(searches: list[Searches]) -> None:
     one = Searches(LAYOUT)
     searches.append(one)
     assert [one.ask("a", "b") for _ in range(3)] == [None] * 3
-    eventually(lambda: one.members == [frozenset({"a", "b"})], "one search", 10)
+    eventually(lambda: one.members == [frozenset({"a", "b"})], "one search")
     one.may_end.release()
-    eventually(lambda: one.ask() == LAYOUT, "found", 10)
+    eventually(lambda: one.ask() == LAYOUT, "found")
     assert len(one.members) == 1
 
 
@@ -69,7 +69,7 @@ def test_it_is_repeated_until_there_is_a_layout(searches: list[Searches]) -> Non
     one = Searches(None, None, LAYOUT)
     searches.append(one)
     one.may_end.release(3)
-    eventually(lambda: one.ask() == LAYOUT, "found", 10)
+    eventually(lambda: one.ask() == LAYOUT, "found")
     assert len(one.members) == 3
 
 
@@ -78,7 +78,7 @@ def test_what_it_raises_is_raised_once_and_it_is_repeated(searches: list[Searche
     searches.append(one)
     one.ask()
     one.may_end.release()
-    eventually(lambda: one.ended == 1, "it has failed", 10)
+    eventually(lambda: one.ended == 1, "it has failed")
 
     def ask() -> bool:
         try:
@@ -87,9 +87,9 @@ def test_what_it_raises_is_raised_once_and_it_is_repeated(searches: list[Searche
             return True
         return False
 
-    eventually(ask, "raised", 10)
+    eventually(ask, "raised")
     one.may_end.release()
-    eventually(lambda: one.ask() == LAYOUT, "found", 10)
+    eventually(lambda: one.ask() == LAYOUT, "found")
 
 
 def search_that_has_found(searches: list[Searches]) -> Searches:
@@ -98,7 +98,7 @@ def search_that_has_found(searches: list[Searches]) -> Searches:
     searches.append(one)
     one.ask()
     one.may_end.release()
-    eventually(lambda: one.ended == 1, "found", 10)
+    eventually(lambda: one.ended == 1, "found")
     return one
 
 
@@ -107,11 +107,11 @@ def test_what_it_found_while_another_run_led_is_not_used(searches: list[Searches
     one = search_that_has_found(searches)
     one.now = 60.0
     one.may_end.release()
-    eventually(lambda: one.ask() == NEWER, "found again", 10)
+    eventually(lambda: one.ask() == NEWER, "found again")
 
 
 def test_what_it_found_when_this_run_led_before_is_not_used(searches: list[Searches]) -> None:
     """However short the time was: the run that led between may have divided the pipeline."""
     one = search_that_has_found(searches)
     one.may_end.release()
-    eventually(lambda: one.ask(leadership=2) == NEWER, "found again", 10)
+    eventually(lambda: one.ask(leadership=2) == NEWER, "found again")

@@ -18,6 +18,7 @@ from k2ktui.watch.codec import MalformedView, dumps, loads
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.player import Player, parse_time
 from k2ktui.watch.recording import SCHEMA, Recorder, Recording
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.views import NOON, Made, beside_mirrormaker, runner, usual
 
 
@@ -155,20 +156,20 @@ def test_a_replay_steps_and_seeks_and_remembers(tmp_path: Path) -> None:
     seen: queue.SimpleQueue[View] = queue.SimpleQueue()
     player.start(seen.put)
     try:
-        assert seen.get(timeout=20) == views[0]
+        assert seen.get(timeout=TIMEOUT) == views[0]
         assert player.pair == views[0].pair
         player.step(1)
-        assert seen.get(timeout=20) == views[1]
+        assert seen.get(timeout=TIMEOUT) == views[1]
         assert player.now() == views[1].taken_at
         player.seek(NOON + 20)
-        assert seen.get(timeout=20) == views[4]
+        assert seen.get(timeout=TIMEOUT) == views[4]
         assert len(player.series("clicks", 2)) == 5
         assert player.ranges("clicks", 2)
         player.step(-1)
-        assert seen.get(timeout=20) == views[3]
+        assert seen.get(timeout=TIMEOUT) == views[3]
         assert len(player.series("clicks", 2)) == 4
         player.step(99)
-        assert seen.get(timeout=20) == views[-1]
+        assert seen.get(timeout=TIMEOUT) == views[-1]
     finally:
         player.close()
 
@@ -180,7 +181,7 @@ def test_a_replay_plays(tmp_path: Path) -> None:
     seen: queue.SimpleQueue[View] = queue.SimpleQueue()
     player.start(seen.put)
     try:
-        assert [seen.get(timeout=20).taken_at for _ in views] == [v.taken_at for v in views]
+        assert [seen.get(timeout=TIMEOUT).taken_at for _ in views] == [v.taken_at for v in views]
     finally:
         player.close()
 
