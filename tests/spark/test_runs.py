@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -56,13 +57,13 @@ replication:
 
 
 @pytest.fixture
-def closed(tmp_path: Path) -> PipelineConfig:
-    """A pipeline between two ports that nothing listens on."""
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            ports.append(listener.getsockname()[1])
-    return between(tmp_path, *(f"127.0.0.1:{port}" for port in ports))
+def closed(tmp_path: Path) -> Iterator[PipelineConfig]:
+    """A pipeline between two ports that nothing listens on, and that no other process gets."""
+    with socket.socket() as source, socket.socket() as target:
+        for bound in (source, target):
+            bound.bind(("127.0.0.1", 0))
+        ports = (bound.getsockname()[1] for bound in (source, target))
+        yield between(tmp_path, *(f"127.0.0.1:{port}" for port in ports))
 
 
 def test_an_unreachable_cluster_ends_a_run_before_spark_starts(closed: PipelineConfig) -> None:
