@@ -109,15 +109,16 @@ def test_silence_is_no_refusal(silent: tuple[str, int]) -> None:
 
 
 def test_who_lives_through_a_restart_waits_for_the_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    config = ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": f"127.0.0.1:{port}"}))
-    loop = Loop()
-    connection = Wire(loop, wire(config, "admin"), "target")
-    began = time.monotonic()
-    with pytest.raises(ConnectionFailed):
-        loop.run(lambda: connection.open(2.0, patient=True))
-    assert time.monotonic() - began >= 1.9
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and nothing listens
+        servers = f"127.0.0.1:{closed.getsockname()[1]}"
+        config = ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": servers}))
+        loop = Loop()
+        connection = Wire(loop, wire(config, "admin"), "target")
+        began = time.monotonic()
+        with pytest.raises(ConnectionFailed):
+            loop.run(lambda: connection.open(2.0, patient=True))
+        assert time.monotonic() - began >= 1.9
     connection.close()
     loop.close()
 

@@ -141,13 +141,14 @@ def test_a_connection_gets_our_class_parser_and_transport() -> None:
 
 
 def test_a_failed_connection_is_reported_by_its_futures() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     loop = Loop()
-    manager = ConnectionManager(loop.net, bootstrap_servers=f"127.0.0.1:{port}")
-    (broker,) = manager.cluster.bootstrap_brokers()
-    manager.get_connection(broker.node_id)
-    _run_until(loop, lambda: manager.failure is not None)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and nothing listens
+        port = closed.getsockname()[1]
+        manager = ConnectionManager(loop.net, bootstrap_servers=f"127.0.0.1:{port}")
+        (broker,) = manager.cluster.bootstrap_brokers()
+        manager.get_connection(broker.node_id)
+        _run_until(loop, lambda: manager.failure is not None)
     assert manager.ports_are_closed, "a closed port would be reported as a timeout"
     manager.close()
     loop.close()

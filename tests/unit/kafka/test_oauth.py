@@ -183,7 +183,8 @@ HOSTILE: dict[str, tuple[Callable[[], Answer], str]] = {
 @pytest.mark.parametrize("harm", HOSTILE)
 def test_no_client_is_harmed(kind: str, harm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka's own requests would read everything, and the reason would be lost."""
-    monkeypatch.setattr(oauth, "_TIMEOUT_S", 0.4)
+    if harm == "slow":
+        monkeypatch.setattr(oauth, "_TIMEOUT_S", 0.4)
     monkeypatch.setattr(broker_creation, "creates_topics", lambda _: None)
     answer, words = HOSTILE[harm]
     with (
@@ -207,7 +208,7 @@ def test_what_librdkafka_is_given() -> None:
         token, expires, user, extensions = tokens("")
         assert (token, user, extensions) == ("abc", "", {"x": "y"})
         assert 0 <= expires - began - 300 < 10
-        assert tokens("")[:2] == ("abc", pytest.approx(expires, abs=0.1)) and len(asked) == 1
+        assert tokens("")[:2] == ("abc", pytest.approx(expires, abs=5)) and len(asked) == 1
 
 
 def test_the_end_of_a_token_is_that_of_its_claim() -> None:

@@ -27,11 +27,11 @@ URL = f"http://{HOST}:8083"
 
 
 def ask_connect(url: str) -> None:
-    Connect(ConnectSettings(url=url, timeout_s=5)).connectors()
+    Connect(ConnectSettings(url=url, timeout_s=60)).connectors()
 
 
 def ask_as_for_tokens(url: str) -> None:
-    send("GET", url + "/connectors?expand=info", Limits(99, 5))
+    send("GET", url + "/connectors?expand=info", Limits(99, 60))
 
 
 def ask_registry(url: str) -> None:

@@ -32,7 +32,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def client(server: Server, timeout: float = 5.0) -> Connect:
+def client(server: Server, timeout: float = 60.0) -> Connect:
     return Connect(ConnectSettings(url=server.url, timeout_s=timeout))
 
 
@@ -68,7 +68,7 @@ def test_a_500_of_a_rebalance_is_waited_for(server: Server, message: str) -> Non
 def test_a_rebalance_that_does_not_end_is_reported(server: Server) -> None:
     server.answers[PATCH] = [BUSY]
     with pytest.raises(TimedOut, match="rebalancing for more than") as reported:
-        client(server, 0.5).alter_offsets("c", [SourceOffset(PLACE, None)])
+        client(server, 2.0).alter_offsets("c", [SourceOffset(PLACE, None)])
     assert reported.value.unchanged == "No offset was changed."
 
 
@@ -110,10 +110,10 @@ def test_a_redirect_is_not_followed_with_the_login(server: Server) -> None:
 def test_a_time_out_of_a_change_says_that_the_outcome_is_unknown(server: Server) -> None:
     server.hang = {OFFSETS, PATCH}
     with pytest.raises(TimedOut) as reported:
-        client(server, 0.3).offsets("c")
+        client(server, 1.0).offsets("c")
     assert reported.value.unchanged == "Nothing was changed."
     with pytest.raises(TimedOut) as reported:
-        client(server, 0.3).alter_offsets("c", [SourceOffset(PLACE, {"offset": 1})])
+        client(server, 1.0).alter_offsets("c", [SourceOffset(PLACE, {"offset": 1})])
     assert "unknown whether the change was made" in reported.value.unchanged
 
 
@@ -143,7 +143,7 @@ def test_a_connector_that_does_not_stop_is_reported(server: Server) -> None:
     server.answers["GET /connectors/c/status"] = [(200, json.dumps(status).encode())]
     assert client(server).state("c") == ConnectorState("RUNNING", ("FAILED",), "x")
     with pytest.raises(TimedOut, match="it is RUNNING with 1 tasks"):
-        client(server, 0.3).await_stopped("c")
+        client(server, 2.0).await_stopped("c")
 
 
 def test_tasks_of_a_stopped_connector_are_waited_for(server: Server) -> None:
@@ -155,7 +155,7 @@ def test_tasks_of_a_stopped_connector_are_waited_for(server: Server) -> None:
     assert len(server.asked) == 3
     server.answers[status] = [(200, ending.encode())]
     with pytest.raises(TimedOut, match="it is STOPPED with 1 tasks") as reported:
-        RestPositions(client(server, 0.3), "c").require_stopped("Nothing was written.")
+        RestPositions(client(server, 2.0), "c").require_stopped("Nothing was written.")
     assert reported.value.unchanged == "Nothing was written."
 
 

@@ -162,11 +162,12 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.server_close()
 
 
-def test_otlp(start: Start, collector: Any) -> None:
+def test_otlp(start: Start, collector: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
         ExportMetricsServiceRequest,
     )
 
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")  # it does not fail on a busy machine
     run = start("otlp")
     run.feed()
     run.telemetry.close()

@@ -18,7 +18,7 @@ from k2ktui.watch.poller import Poller
 from tests.support.clusters.kafka import eventually
 from tests.support.console.views import beside_mirrormaker, usual
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 _SHORT_GRACE_S = 0.3
 
 
@@ -210,6 +210,7 @@ def test_a_part_that_hangs_is_reported_and_asked_once(
 
 
 def test_paused_it_reads_only_when_asked(rig: Rig) -> None:
+    rig.poller.interval = TIMEOUT * 10
     rig.start()
     rig.view()
     rig.poller.pause(True)
