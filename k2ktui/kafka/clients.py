@@ -58,7 +58,7 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
-from k2ktui.kafka.wire.codes import LEADER_MOVED
+from k2ktui.kafka.wire.codes import LEADER_MOVED, Code
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -439,11 +439,11 @@ class Cluster:
         Those that the principal may not describe are added to ``denied``.
 
         With READ_COMMITTED, ``OffsetSpec.latest()`` is the last stable offset. A timestamp after
-        the last record yields -1. A partition without a leader (broker restart, leader election)
-        is retried for up to ``LEADER_WAIT_S`` seconds.
+        the last record yields -1. A partition without a leader (broker restart, leader election, a
+        new topic) is retried for up to ``LEADER_WAIT_S`` seconds.
         """
         offsets: dict[Partition, int] = {}
-        until = monotonic() + LEADER_WAIT_S
+        until = 0.0  # counts from the first answer: a broker that stood still gave it late
         left, limits = set(partitions), list(_ANSWER_S)
         while left:
             asked = monotonic()
@@ -454,8 +454,9 @@ class Cluster:
                 if not limits[1:]:
                     raise
                 left, silent = left - offsets.keys(), True
-            if silent and limits[1:]:  # a leader may be gone, and there may be another one
+            if is_gone := silent and bool(limits[1:]):  # and there may be another leader
                 del limits[0]
+            if is_gone or not until:
                 until = monotonic() + LEADER_WAIT_S
             if not left or monotonic() > until:
                 break
@@ -493,7 +494,11 @@ class Cluster:
                 code = error.args[0].code()
                 if code in UNREACHABLE | NO_RESPONSE:
                     raise self._translate("listing offsets", error) from error
-                if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
+                # A leader that has not heard of its new topic yet says that there is none.
+                if code in LEADER_MOVED or code in (
+                    NO_LEADER_KNOWN,
+                    Code.UNKNOWN_TOPIC_OR_PARTITION,
+                ):
                     moving.add(at)
                 elif code in NOT_AUTHORIZED and denied is not None:
                     denied.add(at)
