@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import create_topic, produce
 from tests.support.pipelines.environment import (
@@ -22,7 +23,7 @@ from tests.support.pipelines.environment import (
     Case,
     variables_of,
 )
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import STARTS, Pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -52,18 +53,24 @@ def start(
     code: int = 0,
     directory: Path | None = None,
 ) -> str:
-    """Start a run as an operator does; return what it printed."""
+    """Start a run as an operator does; return what it printed.
+
+    One that clusters do not answer in time is repeated, as in :meth:`Pipeline.catch_up`.
+    """
     kept = {name: value for name, value in os.environ.items() if name != "K2KTUI_CRASH_DIR"}
-    done = subprocess.run(
-        [*before, *K2KTUI, "start", "-f", str(pipe.write()), "--until-caught-up"],
-        env={**kept, **variables},
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    for _ in range(STARTS):
+        done = subprocess.run(
+            [*before, *K2KTUI, "start", "-f", str(pipe.write()), "--until-caught-up"],
+            env={**kept, **variables},
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if done.returncode != ExitCode.TIMEOUT:
+            break
     printed = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == code, printed
     assert "Traceback" not in printed and "internal error" not in printed

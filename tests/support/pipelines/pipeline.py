@@ -37,7 +37,7 @@ _PDEATHSIG = 1
 START_TIMEOUT = 300.0
 RUN_TIMEOUT = 400.0
 STOP_TIMEOUT = 180.0
-_STARTS = 3
+STARTS = 3
 
 Event = dict[str, Any]
 
@@ -136,7 +136,7 @@ class Pipeline:
         A start that clusters do not answer in time has written nothing, and is repeated: on a busy
         machine brokers stand still for longer than it waits.
         """
-        for _ in range(_STARTS):
+        for _ in range(STARTS):
             with self.start("--until-caught-up") as run:
                 run.wait(timeout)
             if run.code != ExitCode.TIMEOUT or code == ExitCode.TIMEOUT or run.events("started"):
