@@ -235,15 +235,22 @@ class ReadRecords:
         self._lock = threading.Lock()
         self._read: dict[str, Counter[bytes]] = defaultdict(Counter)
 
-    def add(self, group: str, message: Message) -> None:
-        """Add a record that a group has read."""
-        with self._lock:
-            self._read[group][_digest(message)] += 1
+    def recorder(self) -> Callable[[str, Message], None]:
+        """Return what adds a record that a group has read, until the next :meth:`clear`.
+
+        A member of a cluster that was killed may commit when it is back, long after it was stopped.
+        """
+        read = self._read
+
+        def add(group: str, message: Message) -> None:
+            with self._lock:
+                read[group][_digest(message)] += 1
+
+        return add
 
     def clear(self) -> None:
         """Begin again."""
-        with self._lock:
-            self._read.clear()
+        self._read = defaultdict(Counter)
 
     def compare(
         self, bootstrap: str, starts: Mapping[str, Mapping[Where, int]]
@@ -379,10 +386,11 @@ class Applications:
         self._traffic = Traffic(self._addresses[producers], factor=self._rate)
         self._traffic.start()
         self._writes_to = producers
+        add = self.records.recorder()
         for side in _SIDES:
             here = tuple(group for group in groups if group.side == side)
             if here:
-                self._consumers[side] = Consumers(self._addresses[side], here, self.records.add)
+                self._consumers[side] = Consumers(self._addresses[side], here, add)
 
     @property
     def producers(self) -> Side | None:
