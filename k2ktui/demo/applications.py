@@ -91,7 +91,7 @@ def _commit(bootstrap: str, group: str, offsets: Mapping[Where, int]) -> None:
     consumer = clients.consumer(bootstrap, group)
     wanted = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
     try:
-        clients.persist(
+        clients.retry_while_starting(
             lambda: consumer.commit(offsets=wanted, asynchronous=False),
             f"commit offsets of {group}",
         )
@@ -280,7 +280,7 @@ def committed(bootstrap: str, group: str, where: Collection[Where]) -> dict[Wher
     consumer = clients.consumer(bootstrap, group)
     places = [TopicPartition(topic, number) for topic, number in where]
     try:
-        offsets_read: list[TopicPartition] = clients.persist(
+        offsets_read: list[TopicPartition] = clients.retry_while_starting(
             lambda: consumer.committed(places, timeout=clients.TIMEOUT_SECONDS),
             f"read the offsets of {group}",
         )

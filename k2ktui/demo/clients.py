@@ -103,7 +103,7 @@ def client_error(error: KafkaException, what: str) -> ConnectionFailed:
     return ConnectionFailed(f"The demo could not {what}: {reason}.")
 
 
-def persist(ask: Callable[[], T], what: str) -> T:
+def retry_while_starting(ask: Callable[[], T], what: str) -> T:
     """Ask a cluster; again while one that has just started elects leaders, or loads offsets.
 
     Args:
@@ -176,7 +176,7 @@ def _offsets(bootstrap: str, partitions: Collection[Where], spec: OffsetSpec) ->
         futures = made.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
         return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
 
-    return persist(read, "read where its topics begin and end")
+    return retry_while_starting(read, "read where its topics begin and end")
 
 
 class Workers:

@@ -58,7 +58,7 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
-from k2ktui.kafka.wire.codes import LEADER_MOVED, Code
+from k2ktui.kafka.wire.codes import LEADER_MOVED, TOPIC_GONE
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -495,10 +495,7 @@ class Cluster:
                 if code in UNREACHABLE | NO_RESPONSE:
                     raise self._translate("listing offsets", error) from error
                 # A leader that has not heard of its new topic yet says that there is none.
-                if code in LEADER_MOVED or code in (
-                    NO_LEADER_KNOWN,
-                    Code.UNKNOWN_TOPIC_OR_PARTITION,
-                ):
+                if code in LEADER_MOVED | TOPIC_GONE or code == NO_LEADER_KNOWN:
                     moving.add(at)
                 elif code in NOT_AUTHORIZED and denied is not None:
                     denied.add(at)

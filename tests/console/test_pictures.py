@@ -12,7 +12,12 @@ from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.state import SourcePartition
 from tests.support.console.driver import ConsoleDriver
 from tests.support.console.pictures import ONE, THEMES, compare_screen, each_screen
-from tests.support.console.views import NOON, Made, compared, usual
+from tests.support.console.views import (
+    NOON,
+    after_a_minute,
+    compared,
+    usual,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -26,16 +31,6 @@ SCREENS = {
 }
 
 
-def lived() -> Made:
-    """The usual pipeline after a minute."""
-    made = usual()
-    for number in range(12):
-        made.view()
-        made.now += 5
-        made.copy(100 + number % 3)
-    return made
-
-
 @each_screen(SCREENS)
 def test_screens_look_as_they_did(screen: str) -> None:
     async def opens(console: ConsoleDriver) -> None:
@@ -43,12 +38,12 @@ def test_screens_look_as_they_did(screen: str) -> None:
             await console.press(*SCREENS[screen])
 
     themes = THEMES if screen in ("overview", "groups") else ()
-    compare_screen(opens, lived(), screen, themes=themes)
+    compare_screen(opens, after_a_minute(), screen, themes=themes)
 
 
 @pytest.mark.slow
 def test_held_partitions_look_as_they_did() -> None:
-    made, since = lived(), int(NOON * 1000)
+    made, since = after_a_minute(), int(NOON * 1000)
     made.holds = Holds(
         [
             Hold("clicks", 2, "ann@bastion", since),
@@ -64,7 +59,7 @@ def test_held_partitions_look_as_they_did() -> None:
 
 @pytest.mark.slow
 def test_compared_partitions_look_as_they_did() -> None:
-    made = lived()
+    made = after_a_minute()
     made.comparison = compared(
         made, {SourcePartition("clicks", 1): (7, 0), SourcePartition("payments", 0): (0, 3)}
     )

@@ -31,6 +31,15 @@ from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
 
 T = TypeVar("T", AclBinding, AclBindingFilter)
 
+EVERY_RULE = AclBindingFilter(
+    ResourceType.ANY,
+    None,
+    ResourcePatternType.ANY,
+    None,
+    None,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
 _EVERYONE, _ANY_HOST = "User:*", "*"
 _ANY_KIND = 1
 _OPEN_S = 10.0
@@ -55,17 +64,8 @@ def list_acls(cluster: Cluster) -> list[str]:
 
 def read_acls(cluster: Cluster) -> frozenset[Acl]:
     """Return all access rules of a cluster; errors as for :func:`list_acls`."""
-    every = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
     what = "listing access rules"
-    acls = frozenset(_acl(rule) for rule in _ask(cluster, what, every))
+    acls = frozenset(_acl(rule) for rule in _ask(cluster, what, EVERY_RULE))
     if not acls:
         _require_authorizer(cluster, what)
     return acls

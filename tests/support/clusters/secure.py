@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from k2ktui.kafka.admin.acls import EVERY_RULE
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import START_S, TIMEOUT, admin, eventually
 from tests.support.clusters.tls import Holder, make_leaf, make_root
@@ -136,17 +137,8 @@ class SecureNode:
 
     def _rules(self) -> set[AclBinding]:
         """Return the rules by which the broker decides."""
-        every = AclBindingFilter(
-            ResourceType.ANY,
-            None,
-            ResourcePatternType.ANY,
-            None,
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
         with_admin = admin(self.node)
-        return set(with_admin.describe_acls(every).result(TIMEOUT))
+        return set(with_admin.describe_acls(EVERY_RULE).result(TIMEOUT))
 
 
 def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:

@@ -285,7 +285,7 @@ class Scene:
             patch.chdir(folder)
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
             # The length of the folder's name would show: it differs from run to run.
-            patch.setattr(Path, "cwd", lambda: Path("/home/ops"))
+            patch.setattr(Path, "cwd", lambda: Path("/srv/jobs"))
             patch.setattr(header, "who", lambda: WHO)
             patch.setattr(socket, "gethostname", lambda: "bastion1")
             patch.setattr(typed_keys, "_IGNORED_S", 0.0)  # keys follow a refusal here

@@ -379,3 +379,13 @@ def large(partitions: int = 5_000, groups: int = 1_000) -> Made:
             at = where[(number * 5 + part) % partitions]
             made.group(f"group-{number:05}", at, divergence=0 if number % 50 else 3)
     return made
+
+
+def after_a_minute() -> Made:
+    """The usual pipeline after a minute."""
+    made = usual()
+    for number in range(12):
+        made.view()
+        made.now += 5
+        made.copy(100 + number % 3)
+    return made

@@ -28,11 +28,11 @@ def test_what_passes_by_itself(code: int, monkeypatch: pytest.MonkeyPatch) -> No
             raise KafkaException(KafkaError(left.pop()))
         return "answer"
 
-    assert clients.persist(ask, "ask") == "answer"
+    assert clients.retry_while_starting(ask, "ask") == "answer"
     monkeypatch.setattr(clients, "TIMEOUT_SECONDS", -1.0)
     left += [code]
     with pytest.raises(ConnectionFailed, match="The demo could not ask: "):
-        clients.persist(ask, "ask")
+        clients.retry_while_starting(ask, "ask")
 
 
 def test_a_refusal() -> None:
@@ -43,5 +43,5 @@ def test_a_refusal() -> None:
         raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
 
     with pytest.raises(ConnectionFailed, match="The demo could not commit: "):
-        clients.persist(ask, "commit")
+        clients.retry_while_starting(ask, "commit")
     assert len(asked) == 1

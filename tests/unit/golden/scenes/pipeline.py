@@ -17,24 +17,22 @@ from k2ktui.watch.model import PartName, PipelinePair
 from tests.console.test_records import CONFIG as RECORDS_CONFIG
 from tests.console.test_records import RECORDS, ROW
 from tests.support.console.transcript import Scene, Walk, pipeline_session
-from tests.support.console.views import NOON, Made, beside_mirrormaker, compared, runner, usual
+from tests.support.console.views import (
+    NOON,
+    Made,
+    after_a_minute,
+    beside_mirrormaker,
+    compared,
+    runner,
+    usual,
+)
 
 AT_MS = int(NOON * 1000)
 
 
-def lived() -> Made:
-    """The usual pipeline after a minute."""
-    made = usual()
-    for number in range(12):
-        made.view()
-        made.now += 5
-        made.copy(100 + number % 3)
-    return made
-
-
 def busy() -> Made:
     """A pipeline with a hold, a topic that was moved, and a comparison with differences."""
-    made = lived()
+    made = after_a_minute()
     made.holds = Holds(
         [
             Hold("clicks", 2, "ann@bastion1", AT_MS),
@@ -304,11 +302,11 @@ async def events(walk: Walk) -> None:
 
 SCENES: dict[str, list[Scene]] = {
     "overview": [
-        Scene("a pipeline", overview, lambda: pipeline_session(lived())),
+        Scene("a pipeline", overview, lambda: pipeline_session(after_a_minute())),
         Scene("a job that is silent", only_shows, lambda: pipeline_session(silent())),
     ],
     "replication": [
-        Scene("a pipeline", replication, lambda: pipeline_session(lived())),
+        Scene("a pipeline", replication, lambda: pipeline_session(after_a_minute())),
         Scene("held and compared", held, lambda: pipeline_session(busy())),
         Scene("a moved topic", moved_topic, lambda: pipeline_session(moved())),
         Scene(
@@ -317,7 +315,7 @@ SCENES: dict[str, list[Scene]] = {
             lambda: pipeline_session(usual(), read_only=True),
         ),
     ],
-    "groups": [Scene("a pipeline", groups, lambda: pipeline_session(lived(), flow=None))],
+    "groups": [Scene("a pipeline", groups, lambda: pipeline_session(after_a_minute(), flow=None))],
     "audit": [Scene("beside MirrorMaker 2", audit, lambda: pipeline_session(beside_mirrormaker()))],
     "records": [
         Scene("of a group", records, lambda: pipeline_session(usual(), flow=CONTENTS)),
