@@ -116,7 +116,9 @@ def test_a_restored_source_goes_on_where_it_is_the_same(
     rows = k2ktui_json("plan", "-f", file, code=None)["rows"]
     planned_rows = {row["partition"]: row for row in rows if row["group"] == group}
     assert (planned_rows[0]["basis"], planned_rows[0]["proposed"]) == ("exact", 70)
-    assert planned_rows[1]["basis"] == "unmapped" and "was restored" in planned_rows[1]["reason"]
+    assert (
+        planned_rows[1]["basis"] == "unmapped" and "was not restored" in planned_rows[1]["reason"]
+    )
 
     # They stay stopped until an operator chooses; then nothing stands in the way.
     again = pipeline.catch_up(ExitCode.FINDINGS)
