@@ -35,8 +35,9 @@ def registered(node: KafkaNode, topic: str, group: str) -> dict[int, tuple[str, 
     clusters = {}
     await_stable(node, topic)
     for got in read_all(node, topic):
-        key, value = json.loads(got.key or b""), json.loads(got.value or b"")
-        if key["group"] == group and "producer" in key:
+        key = json.loads(got.key or b"")
+        if key["group"] == group and "producer" in key:  # those of others may be deleted, too
+            value = json.loads(got.value or b"")
             assert value["v"] == 1 and value["at"] > 0
             clusters[key["producer"]] = (value["sourceCluster"], value["targetCluster"])
     return clusters
