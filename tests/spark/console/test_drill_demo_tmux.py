@@ -1,4 +1,4 @@
-"""The demo's user fails over by hand, in tmux, by keyboard alone."""
+"""The demo's user follows the page "Getting started" in tmux, and then fails over by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.demo.test_getting_started import follow, rows
 from tests.spark.demo.test_real import mark, marked
 from tests.support.clusters.kafka import eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
@@ -32,15 +33,14 @@ CHOICES = {
 
 
 def console(mark: str, *arguments: str) -> Tmux:
-    """Open k2ktui in a terminal, and screen 8."""
+    """Open k2ktui in a terminal."""
     names = ("XDG_STATE_HOME", "K2KTUI_TEST_MARK")
     env = {name: os.environ[name] for name in names} | {"LANG": "C.UTF-8"}
     env["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"]
     assert env["K2KTUI_TEST_MARK"] == mark
     program = ["env", "TERM=screen-256color", sys.executable, "-m", "k2ktui"]
-    tmux = Tmux([*program, *arguments], env, (80, 24))
+    tmux = Tmux([*program, *arguments], env, (120, 40))
     tmux.sees("Overview", "READ-WRITE", timeout=PATIENCE)
-    tmux.press("8")
     return tmux
 
 
@@ -88,11 +88,11 @@ def server() -> None:
 def demo(server: None, mark: str, tmp_path: Path) -> Iterator[tuple[Tmux, Path]]:
     with console(mark, "demo") as tmux:
         file = tmp_path / "k2ktui" / "demo" / "data" / "pipeline.yaml"
-        tmux.sees("No drill yet.", "C Demo's clients", timeout=PATIENCE)
-        eventually(lambda: copied(file), "the pipeline has caught up", PATIENCE)
+        tmux.sees("● running", "1 diverges", timeout=PATIENCE)
         yield tmux, file
         k2ktui("demo", "--stop")
     eventually(lambda: not marked(mark), "everything is gone")
+    assert "No demo is running" in k2ktui("demo", "--stop").stdout
 
 
 def switch_over(tmux: Tmux) -> None:
@@ -115,9 +115,18 @@ def switch_over(tmux: Tmux) -> None:
     act(tmux, "start producers and consumers on the target", "write to the target")
 
 
-def test_a_planned_switchover(demo: tuple[Tmux, Path]) -> None:
-    """Of a disaster and of the way back, see the tours (``demo/test_tour.py``)."""
+def test_the_keys_of_the_page_and_a_planned_switchover(demo: tuple[Tmux, Path]) -> None:
+    """Then it is ended from a script. Of a disaster and of the way back, see ``demo/test_tour.py``.
+
+    The page's last row, a terminal that closes, is in ``demo/test_come_back.py``.
+    """
     tmux, file = demo
+    for _, keys in rows():
+        follow(tmux, keys)
+    tmux.resize(80, 24)
+    tmux.press("8")
+    tmux.sees("No drill yet.", "C Demo's clients", timeout=PATIENCE)
+    eventually(lambda: copied(file), "the pipeline has caught up", PATIENCE)
     begin(tmux, 1, "Start a planned drill of all groups", "demo")
     tmux.sees("preflight failed: stopped by D20", timeout=PATIENCE)
     act(tmux, "stop the consumers on the target", "recommender). The source cluster")

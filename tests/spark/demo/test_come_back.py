@@ -1,6 +1,6 @@
 """A demo's terminal is closed; its operator comes back to the running job, and ends the demo.
 
-Of its end from a script, see ``test_getting_started.py``.
+Of its end from a script, see ``tests/unit/demo/test_detached.py``.
 """
 
 from __future__ import annotations

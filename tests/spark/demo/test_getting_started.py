@@ -1,26 +1,20 @@
-"""The keys of the page "Getting started", typed into the demo as the page says."""
+"""The keys of the page "Getting started", as it says them.
+
+They are typed in ``tests/spark/console/test_drill_demo_tmux.py``.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from functools import partial
 from pathlib import Path
 
-import pytest
-
-from k2ktui.demo import running
 from k2ktui.demo.running import ACTION_TEXTS
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Fence, new_phases
 from k2ktui.engine.drill.steps import needs_confirmation
-from tests.spark.demo.test_real import mark, marked
 from tests.support.clusters.kafka import eventually
-from tests.support.commands.cli import k2ktui
-from tests.support.console.tmux import TMUX, Tmux
-
-__all__ = ["mark"]  # a fixture
+from tests.support.console.tmux import Tmux
 
 PAGE = Path(__file__).parents[3] / "docs" / "getting-started.md"
 PATIENCE = 300.0
@@ -98,24 +92,3 @@ def test_a_failover_by_hand_names_what_is_typed_and_chosen() -> None:
     actions = {title for title, _ in ACTION_TEXTS.values()}
     chosen = set(re.findall(r"\*((?:stop|start|kill) [^*]+)\*", section))
     assert len(chosen) == 5 and chosen <= actions
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
-def test_the_keys_do_what_the_page_says(mark: str, tmp_path: Path) -> None:
-    names = ("XDG_STATE_HOME", "K2KTUI_TEST_MARK")
-    env = {name: os.environ[name] for name in names} | {"LANG": "C.UTF-8"}
-    env["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"]
-    command = ["env", "TERM=screen-256color", sys.executable, "-m", "k2ktui", "demo"]
-    with Tmux(command, env, (120, 40)) as tmux:
-        tmux.sees("Overview", timeout=PATIENCE)
-        tmux.sees("● running", "1 diverges", timeout=PATIENCE)
-        for _, keys in rows():
-            follow(tmux, keys)
-    # The terminal is closed, as the last row says; then the demo is ended from a script.
-    home = tmp_path / "k2ktui" / "demo"
-    eventually(lambda: (host := running.host(home)) and host.waiting, "it waits", PATIENCE)
-    k2ktui("demo", "--stop")
-    eventually(lambda: not marked(mark), "everything is gone")
-    assert "No demo is running" in k2ktui("demo", "--stop").stdout

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pty
 import random
 import re
-import signal
 import subprocess
 import sys
 import uuid
@@ -103,7 +100,7 @@ def check_tables(said: str) -> bool:
 def test_records_flow_and_nothing_is_left_when_it_is_killed(mark: str, tmp_path: Path) -> None:
     """With MirrorMaker 2 and two schema registries: ids are mapped, and objects stay.
 
-    Of Ctrl-C, see the tour (``test_tour.py``).
+    Of Ctrl-C, see the tours (``test_tour.py``); of other signals, ``tests/unit/demo/test_app.py``.
     """
     log = tmp_path / "demo.log"
     with log.open("wb") as out:
@@ -133,39 +130,6 @@ def test_records_flow_and_nothing_is_left_when_it_is_killed(mark: str, tmp_path:
     finally:
         demo.kill()
         demo.wait(TIMEOUT)
-
-
-@pytest.mark.slow
-def test_nothing_is_left_when_its_terminal_closes(mark: str, tmp_path: Path) -> None:
-    master, terminal = pty.openpty()
-    demo = subprocess.Popen(
-        ["setsid", "--ctty", *COMMAND],  # the terminal is this session's own
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    os.set_blocking(master, False)
-
-    def flowing() -> bool:
-        with contextlib.suppress(BlockingIOError):
-            os.read(master, 1 << 16)
-        assert demo.poll() is None
-        return copied(tmp_path)
-
-    try:
-        eventually(flowing, "records flow", FLOWING_SECONDS)
-        assert len(marked(mark)) > 6  # two clusters, Spark's Java and Python, supervisors
-        os.close(master)
-        master = -1
-        demo.wait(120)
-        eventually(lambda: not marked(mark), "everything is gone")
-        assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
-    finally:
-        demo.send_signal(signal.SIGKILL)
-        demo.wait(TIMEOUT)
-        if master >= 0:
-            os.close(master)
 
 
 def test_the_pipeline_maps_the_ids_of_one_topic(tmp_path: Path) -> None:

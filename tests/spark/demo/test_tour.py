@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pty
 import re
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.spark.demo.test_real import COMMAND, mark, marked
-from tests.support.clusters.kafka import TIMEOUT, eventually
+from tests.support.clusters.kafka import eventually
 from tests.support.commands.cli import k2ktui_json
 from tests.support.commands.verbs import k2ktui
 from tests.support.console.terminal import Terminal
@@ -22,8 +18,11 @@ __all__ = ["mark"]  # a fixture
 
 
 PAUSE_S = 0.5
+PATIENCE_S = 1000.0
 # No line of the tour is cut, or broken in the middle of a word.
 SIZE = (500, 50)
+# At a terminal, where it waits for Ctrl-C; with less traffic, as it advises on a busy machine.
+TOUR = [*(word for word in COMMAND if word != "--headless"), "--rate", "0.2", "--drill"]
 
 
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
@@ -48,17 +47,27 @@ def time_of(line: str, said: str) -> float:
 
 def plain(output: bytes) -> str:
     """What a terminal was told, without its escapes."""
-    return ESCAPES.sub("", output.decode()).replace("\r\n", "\n")
+    return ESCAPES.sub("", output.decode(errors="replace")).replace("\r\n", "\n")
+
+
+def await_said(terminal: Terminal, text: str) -> None:
+    """Wait until the tour has said something."""
+
+    def is_said() -> bool:
+        terminal.read(0.05)
+        assert terminal.process.poll() is None, plain(terminal.output)
+        return text in plain(terminal.output)
+
+    eventually(is_said, text, PATIENCE_S)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_second_tour_kills_the_source_and_returns_to_it(mark: str, tmp_path: Path) -> None:
     """At a terminal, the clusters stay until Ctrl-C, which leaves nothing."""
-    words = [word for word in COMMAND if word != "--headless"]
-    command = [*words, "--drill", "disaster", "--pause", "0"]
+    command = [*TOUR, "disaster", "--pause", "0"]
     with Terminal(command, size=SIZE, env=dict(os.environ)) as terminal:
-        terminal.await_text("keep running", 1000)
+        await_said(terminal, "keep running")
         assert "Producers write to the source" in k2ktui("demo", "--do", "show").out
         file = tmp_path / "k2ktui" / "demo" / "drill" / "pipeline.yaml"
         drills = k2ktui_json("drill", "list", "-f", file)["drills"]
@@ -93,12 +102,10 @@ def check_switchover(said: str) -> None:
     ):
         assert action in switchover
     assert "RPO: 0 records on the source only" in switchover
-    assert len(re.findall(r"Groups: 5, 0 records read again, 0 skipped\n", switchover)) == 2, said
+    assert len(re.findall(r"Groups: 5, 0 records read again, 0 skipped\n", switchover)) == 1, said
     assert "done: 3 of 3 groups read on the target" in switchover
     assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
     assert "Every group was moved to exactly its position" in switchover
-    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline-reverse.yaml", switchover)
-    check_reads(said)
     by_hand = r"By hand: a phase of k2ktui drill planned"
     acts = r"  The tour stops the demo's producers on the source"
     assert time_of(acts, switchover) - time_of(by_hand, switchover) >= PAUSE_S - 0.1
@@ -106,58 +113,25 @@ def check_switchover(said: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path) -> None:
-    """The first tour switches over exactly, and returns; with Ctrl-C nothing is left."""
-    master, terminal = pty.openpty()
-    command = [word for word in COMMAND if word != "--headless"]
-    demo = subprocess.Popen(
-        ["setsid", "--ctty", *command, "--drill", "--pause", f"{PAUSE_S}"],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    os.set_blocking(master, False)
-    shown = b""
-
-    def over() -> bool:
-        nonlocal shown
-        with contextlib.suppress(BlockingIOError):
-            shown += os.read(master, 1 << 16)
-        assert demo.poll() is None, shown.decode()
-        return b"keep running" in shown
-
-    try:
-        eventually(over, "the tour is over", 1000)
-        assert "Producers write to the source" in k2ktui("demo", "--do", "show").out
+def test_the_first_tour_switches_over_and_is_interrupted_on_its_way_back(
+    mark: str, tmp_path: Path
+) -> None:
+    """Ctrl-C in the middle of a drill leaves nothing; of its whole way back, see the second one."""
+    command = [*TOUR, "--pause", f"{PAUSE_S}"]
+    with Terminal(command, size=SIZE, env=dict(os.environ)) as terminal:
+        await_said(terminal, "The reverse pipeline copies to the old source")
         file = tmp_path / "k2ktui" / "demo" / "drill" / "pipeline.yaml"
         drills = k2ktui_json("drill", "list", "-f", file)["drills"]
         assert [(drill["kind"], drill["status"]) for drill in drills] == [
             ("planned", "done"),
             ("rehearse", "done"),
         ]
-        os.write(master, b"\x03")
-        assert demo.wait(120) == 130
+        await_said(terminal, "6 of 14, drain")
+        terminal.send("\x03")
+        assert terminal.wait(120) == 130
         eventually(lambda: not marked(mark), "everything is gone")
         assert not file.parent.exists()
-    finally:
-        demo.kill()
-        demo.wait(TIMEOUT)
-        os.close(master)
-    check_switchover(ESCAPES.sub("", shown.decode()).replace("\r\n", "\n"))
-
-
-@pytest.mark.slow
-def test_ctrl_c_during_the_switchover_leaves_nothing(mark: str, tmp_path: Path) -> None:
-    with subprocess.Popen([*COMMAND, "--drill"], stdout=subprocess.PIPE, text=True) as demo:
-        assert demo.stdout is not None
-        lines, interrupted = [], False
-        for line in demo.stdout:
-            lines.append(line)
-            if "4 of 12, drain" in line and not interrupted:
-                interrupted = True
-                demo.send_signal(signal.SIGINT)
-        assert demo.wait(120) == 130, "".join(lines)
-    assert interrupted, "".join(lines)
-    eventually(lambda: not marked(mark), "everything is gone")
-    assert not (tmp_path / "k2ktui" / "demo" / "drill").exists()
+    said = plain(terminal.output)
+    assert "done: every record of the old source is on the new primary" in said
+    assert "keep running" not in said
+    check_switchover(said)
