@@ -1,13 +1,14 @@
-"""Screen 5 on real clusters: the job that moves groups, started and stopped by keyboard alone."""
+"""Screen 5 on real clusters: the job that moves groups, by keyboard alone."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from k2ktui.jobs import local_jobs
-from k2ktui.jobs.local_jobs import JobState
+from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce
 from tests.support.console.driver import ConsoleDriver, drive_session, file_session
@@ -18,10 +19,16 @@ from tests.support.pipelines.copied import Copied, committed
 pytestmark = pytest.mark.slow
 
 
+def runs_again(first: Job) -> bool:
+    """Whether the only job was started a second time; at first, its process is not known."""
+    (job,) = local_jobs.list_jobs()
+    return job.record.starts == 2 and job.record.pid not in (0, first.record.pid)
+
+
 def test_sync_started_and_stopped(
     source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is on Jobs and on the Overview; the pipeline itself counts as not running."""
+    """And restarted. Jobs and the Overview show it; the pipeline itself counts as not running."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     copied = Copied(tmp_path, source, target)
@@ -36,6 +43,15 @@ def test_sync_started_and_stopped(
         await console.type(copied.name)
         await console.press("tab", "space")
         await console.sees("runs as pid", "sync running on this host", "1 committed")
+        (first,) = local_jobs.list_jobs()
+        await console.press("R")
+        await console.sees(f"Stops pid {first.record.pid}", f"type {copied.name} to")
+        await console.type(copied.name)
+        await console.press("tab", "space")
+        await console.until(partial(runs_again, first), "restarted")
+        (second,) = local_jobs.list_jobs()
+        assert second.record.pid != first.record.pid and not first.record.identity.alive
+        await console.sees(f"pid {second.record.pid}", "sync running on this host")
         await console.press("1")
         await console.sees("Sync ", "heartbeat")
         await console.press("5", "X")
