@@ -14,13 +14,23 @@ from typing import Any
 
 import pytest
 
+from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import TIMEOUT, Out, create_topic, eventually, produce
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.commands.watch import Watch
 from tests.support.jobs.jobs import all_ended, found
+from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.pipelines.copied import committed
 from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
@@ -81,7 +91,9 @@ def in_a_terminal_that_closes(*arguments: str | Path) -> str:
     return said.decode()
 
 
-def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path) -> None:
+def test_from_start_to_stop(
+    pipe: Pipeline, env: dict[str, str], source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
     file = pipe.write()
     with Watch(tmp_path, [SECRET]) as watch:
         said = in_a_terminal_that_closes("jobs", "start", "-f", file)
@@ -105,6 +117,7 @@ def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path)
         eventually(logged, "the log has the first record")
         second = restart(pipe, job)
         start_after_its_death(pipe, second)
+        stop_by_a_drill(pipe, source, target)
 
         # The job is found by its files: what fills them in is not needed to stop it.
         done = k2ktui("jobs", "stop", "-f", file, env={"JOB_SECRET": ""})
@@ -135,6 +148,25 @@ def start_after_its_death(pipe: Pipeline, job: Job) -> None:
     assert died["state"] == "died" and not died["alive"]
     # Its last heartbeat is young, but its process is not there: nothing hinders a new start.
     k2ktui("jobs", "start", "-f", file)
+    grows(pipe)
+
+
+def stop_by_a_drill(pipe: Pipeline, source: KafkaNode, target: KafkaNode) -> None:
+    """A switchover stops it and keeps it from starting; an abort starts it again."""
+    file, topic, group = pipe.write(), pipe.topics[0], unique_name("billing")
+    commit_offsets(source, group, {(topic, 0): 400})
+    quick = ("--frozen", "1", "--wait", "60", "--accept", ",".join(CATALOG), "--groups", group)
+    yes = ("--yes-to", "apply,fence-replicator")
+    stopped = k2ktui("drill", "planned", "-f", file, *quick, *yes, code=5)
+    assert "open-target must be confirmed" in stopped.stderr
+    assert not only_job().alive
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): 400}
+    refused = k2ktui("jobs", "start", "-f", file, "--force", code=None)
+    assert "fenced by drill" in refused.stdout + refused.stderr
+    (drill,) = k2ktui_json("drill", "list", "-f", file)["drills"]
+    k2ktui("drill", "abort", drill["id"], "-f", file)
+    assert only_job().alive
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
     grows(pipe)
 
 
