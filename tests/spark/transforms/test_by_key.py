@@ -89,9 +89,6 @@ def test_several_records_of_one_share_its_key(copied: Cases) -> None:
 def test_records_made_of_one_are_compared_on_all_partitions(copied: Cases) -> None:
     """Those of one record have different keys. One of them is damaged."""
     target, copy = copied.target, copied.copy_of("keys")
-    report = k2ktui_json("compare", "-f", copied.file, "--no-store", timeout=COMPARE_TIMEOUT)
-    assert report["differences"] == report["unproven"] == 0, report["partitions"]
-    assert of_keys(copied, report) == {"equal": _COUNT}
     places = {got.key: got for got in copied.copies("keys") if got.value == b"v1234"}
     assert places.keys() == {b"k1234", b"v1234", None}
     place = places[b"v1234"]
