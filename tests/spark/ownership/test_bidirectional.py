@@ -84,16 +84,6 @@ def write_both(source: KafkaNode, target: KafkaNode, topics: Iterable[str]) -> N
         produce(node, second, marked(origin, range(100, 150)))
 
 
-def test_what_was_copied_is_not_copied_back(
-    make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
-) -> None:
-    both = make_both_ways(list(topics))
-    write_both(source, target, topics)
-    for pipeline in both.both:
-        pipeline.catch_up()
-    both.prove_content(topics)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["pipeline", "cluster"])
 def test_a_header_marks_where_records_came_from(

@@ -42,7 +42,7 @@ def start_earlier(pipeline: Pipeline, earlier: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize("mode", ["standby", "shared"])
+@pytest.mark.rotate("mode", ["standby", "shared"])
 def test_runs_of_both_continue_wait_for_each_other_or_share(
     make_pipeline: MakePipeline, topics: dict[str, int], earlier: Path, mode: str
 ) -> None:

@@ -1,4 +1,8 @@
-"""A group goes to the other cluster, works there, and comes back: proven by consuming."""
+"""A group goes to the other cluster, works there, and comes back: proven by consuming.
+
+Of records that were not copied back yet, see ``brokers/sync/test_opposite_mappings.py``; of the way
+back after a disaster, ``spark/drill/test_failback.py``.
+"""
 
 from __future__ import annotations
 
@@ -83,42 +87,3 @@ def test_there_and_back_nothing_is_read_again_and_nothing_skipped(
     for reader in read:
         read[reader] += consume_numbered(both.a, reader, topic)
         assert Counter(read[reader]) == count_records(both.a, topic), "each record once"
-
-
-def test_after_a_disaster_without_and_with_replay(both: BothWays, group: str) -> None:
-    """The tail of the old source is copied late.
-
-    A group that goes back before reads again as much as its plan says; the other one reads the tail
-    there, then goes back.
-    """
-    (topic,) = list(both.topics)
-    there, back = both.both
-    hasty = f"{group}-hasty"
-    write_numbered(both.a, topic, "a", range(100))
-    there.catch_up()
-    read = {reader: consume_numbered(both.a, reader, topic, 20) for reader in (group, hasty)}
-    write_numbered(both.a, topic, "a", range(100, 130))  # never copied
-    for reader in read:
-        move(there, reader)
-    write_numbered(both.b, topic, "b", range(40))
-    for reader in read:
-        read[reader] += consume_numbered(both.b, reader, topic)
-    back.catch_up()
-    plan = k2ktui_json("plan", "-f", back.write(), "--group", group, code=None, timeout=180)
-    for rows in (plan["rows"], move(back, hasty)):
-        assert {row["basis"] for row in rows} == {"bounded"}, "without replay"
-        assert all("were not copied to the source" in row["reason"] for row in rows)
-        assert [row["reread"] for row in rows] == [20, 20]
-        assert {row["skipped"] for row in rows} == {0}
-    counts = Counter(read[hasty]) + Counter(consume_numbered(both.a, hasty, topic))
-    assert counts.keys() == count_records(both.a, topic).keys(), "nothing is skipped"
-    assert sum(counts.values()) - len(counts) == 40
-    both.catch_up()
-    write_numbered(both.b, topic, "b", range(40, 50))
-    read[group] += consume_numbered(both.b, group, topic)
-    back.catch_up()
-    rows = move(back, group)
-    assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
-    write_numbered(both.a, topic, "a", range(130, 140))
-    read[group] += consume_numbered(both.a, group, topic)
-    assert Counter(read[group]) == count_records(both.a, topic), "each record once"
