@@ -143,7 +143,7 @@ def test_a_pipeline_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nameless_env", HOMES, indirect=True)
+@pytest.mark.rotate("nameless_env", HOMES, indirect=True)
 def test_the_console_opens(nameless_env: dict[str, str], file: Path) -> None:
     require_nameless()
     terminal = Terminal(

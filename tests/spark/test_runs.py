@@ -155,7 +155,7 @@ def left_by_sessions(directory: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.rotate(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_stop_while_java_starts_leaves_no_process_and_no_file(
     number: signal.Signals, code: int, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:

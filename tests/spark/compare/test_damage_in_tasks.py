@@ -18,8 +18,6 @@ def test_each_damage_is_found_by_a_task(
     source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     table = DamageTable(tmp_path, source, target, KINDS)
-    intact = k2ktui_json("compare", "-f", table.copied.file, "--spark")
-    assert intact["differences"] == intact["unproven"] == 0
     table.damage()
     here, tasks = (
         k2ktui_json("compare", "-f", table.copied.file, way, code=1)

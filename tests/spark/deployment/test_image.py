@@ -66,7 +66,7 @@ def test_commands_that_read(image: Image, volume: Path) -> None:
     assert container.returncode == 0 and "note:" not in out and "Traceback" not in out, out
 
 
-@pytest.mark.parametrize("user", ["", NAMELESS], ids=["its user", "any user"])
+@pytest.mark.rotate("user", ["", NAMELESS], ids=lambda user: "any user" if user else "its user")
 def test_a_copy_with_probes(
     user: str, image: Image, volume: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
