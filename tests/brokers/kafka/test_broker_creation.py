@@ -27,12 +27,10 @@ from tests.support.clusters.kafka import (
 )
 
 # With ZooKeeper, an altered setting is known a while later.
-OLD = ("2.5", "3.9")
+OLD = "2.5"
 
 
-@pytest.fixture(
-    scope="module", params=["", *(pytest.param(old, marks=pytest.mark.slow) for old in OLD)]
-)
+@pytest.fixture(scope="module", params=["", pytest.param(OLD, marks=pytest.mark.slow)])
 def creating(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaNode]:

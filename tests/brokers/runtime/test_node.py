@@ -64,22 +64,6 @@ def test_transactions(source: KafkaNode) -> None:
     left_open.abort_transaction()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["stop", "kill"])
-def test_restart_keeps_address_and_data(source: KafkaNode, how: str) -> None:
-    topic = create_topic(source)
-    produce(source, topic, [b"kept"])
-    before = (source.bootstrap, source.cluster_id)
-
-    getattr(source, how)()
-    assert not source.running
-    assert not probe.is_serving(source.bootstrap)
-    source.restart()
-
-    assert (source.bootstrap, source.cluster_id) == before
-    assert [r.value for r in read_all(source, topic)] == [b"kept"]
-
-
 def test_suspended_node_does_not_answer_until_resumed(source: KafkaNode) -> None:
     source.suspend()
     try:

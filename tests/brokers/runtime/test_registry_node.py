@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from k2ktui.errors import Refused
 from k2ktui.progress import Progress
 from k2ktui.runtime.registry_node import RegistryNode
-from tests.support.clusters.kafka import START_S, eventually, unique_name
+from tests.support.clusters.kafka import START_S, unique_name
 from tests.support.clusters.registries import Registries, avro_record, call, register
 
 
@@ -67,29 +65,10 @@ def test_registries_listen_on_loopback_only(registries: Registries) -> None:
     assert listening
 
 
-_STARTER = """
-import sys, time
-from pathlib import Path
-from k2ktui.runtime.registry_node import RegistryNode
-registry = RegistryNode("left", Path(sys.argv[1]) / "registry")
-registry.start(float(sys.argv[2]))
-(Path(sys.argv[1]) / "pid.tmp").write_text(str(registry.pid))
-(Path(sys.argv[1]) / "pid.tmp").rename(Path(sys.argv[1]) / "pid")
-time.sleep(600)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="uses Linux process control")
-def test_a_registry_ends_with_a_killed_process(registries: Registries, tmp_path: Path) -> None:
-    del registries  # the program is downloaded
-    starter = subprocess.Popen([sys.executable, "-c", _STARTER, str(tmp_path), str(START_S)])
-    try:
-        eventually((tmp_path / "pid").exists, "the registry runs", START_S)
-        pid = int((tmp_path / "pid").read_text())
-        assert psutil.pid_exists(pid)
-        starter.send_signal(signal.SIGKILL)
-    finally:
-        starter.kill()
-        starter.wait()
-    eventually(lambda: not psutil.pid_exists(pid), "the registry ended")
+def test_registries_have_a_supervisor(registries: Registries) -> None:
+    """As brokers have: they end with what started them (``unit/runtime/test_reaper.py``)."""
+    for registry in (registries.source, registries.target):
+        supervisor = psutil.Process(registry.pid).parent()
+        assert supervisor is not None and "_supervisor.py" in " ".join(supervisor.cmdline())

@@ -38,6 +38,8 @@ TIMEOUT = 180.0
 START_S = 180.0
 # With the default of a minute, coordinators abort what a test on a busy machine holds open.
 _OPEN_MS = 600_000
+# Seconds between two looks at what is waited for, at least and at most.
+_LOOK_S, _REST_S = 0.05, 0.5
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -156,6 +158,9 @@ def eventually(
 ) -> Any:
     """Wait until ``condition`` returns something true, and return that.
 
+    What asks for long, as a command does, is asked less often: it would take the time of what it
+    waits for.
+
     Args:
         condition: what is waited for.
         what: its description; a function is called when the time is over.
@@ -163,13 +168,15 @@ def eventually(
     """
     deadline = time.monotonic() + timeout
     while True:
+        began = time.monotonic()
         result = condition()
         if result:
             return result
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             text = what if isinstance(what, str) else what()
             raise AssertionError(f"not within {timeout:g} s: {text}")
-        time.sleep(0.05)
+        time.sleep(min(max(_LOOK_S, now - began), _REST_S))
 
 
 def produce(
