@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.mm2.checkpoints.reader import read_checkpoints
+from k2ktui.mm2.flows import formats
 from k2ktui.mm2.flows.settings import parse_settings
 from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
@@ -23,6 +26,7 @@ from tests.support.clusters.kafka import (
     end_offsets,
     eventually,
     produce,
+    read_all,
     unique_name,
 )
 from tests.support.clusters.mirrormaker import ConnectWorker, MirrorMaker
@@ -209,8 +213,17 @@ def test_takeover_of_each_form(site: Site, tmp_path: Path) -> None:
         ]
 
 
+@pytest.fixture(scope="module")
+def worker(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectWorker]:
+    """A Connect worker for the connectors of several flows."""
+    with ConnectWorker(clusters[1], tmp_path_factory.mktemp("connect")) as worker:
+        yield worker
+
+
 def test_connectors_with_blank_aliases(
-    clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path
+    clusters: tuple[KafkaNode, KafkaNode], worker: ConnectWorker, tmp_path: Path
 ) -> None:
     """As many guides write a connector, so that topics keep their names."""
     source, target = clusters
@@ -218,34 +231,33 @@ def test_connectors_with_blank_aliases(
     produce(source, topic, [b"%d" % number for number in range(RECORDS)])
     commit_offsets(source, group, {(topic, 0): COMMITTED})
     file = tmp_path / "connectors.json"
-    with ConnectWorker(target, tmp_path) as worker:
-        more = {"groups": f"{group}.*", **BLANK, "target.cluster.alias": ""}
-        mirror = worker.create_mirror(source, target, topic, more)
-        eventually(lambda: end_offsets(target, topic) == {0: RECORDS}, "it is copied", PATIENCE)
-        names = (mirror.source_connector, mirror.checkpoint_connector)
-        connectors = worker.describe(*names)
-        file.write_text(json.dumps(connectors))
+    more = {"groups": f"{group}.*", **BLANK, "target.cluster.alias": ""}
+    mirror = worker.create_mirror(source, target, topic, more)
+    eventually(lambda: end_offsets(target, topic) == {0: RECORDS}, "it is copied", PATIENCE)
+    names = (mirror.source_connector, mirror.checkpoint_connector)
+    connectors = worker.describe(*names)
+    file.write_text(json.dumps(connectors))
 
-        eventually(lambda: has_checkpoint(file), "its checkpoint is found", PATIENCE)
-        (row,) = k2ktui_json("groups", "-f", file)["groups"]
-        assert (row["target_topic"], row["translated_offset"], row["basis"]) == (
-            topic,
-            COMMITTED,
-            "exact",
-        )
+    eventually(lambda: has_checkpoint(file), "its checkpoint is found", PATIENCE)
+    (row,) = k2ktui_json("groups", "-f", file)["groups"]
+    assert (row["target_topic"], row["translated_offset"], row["basis"]) == (
+        topic,
+        COMMITTED,
+        "exact",
+    )
 
-        def beats() -> bool:
-            view = json.loads(k2ktui("watch", "-f", file, "--once", "--json").stdout)
-            return view["heartbeat_at"] is not None
+    def beats() -> bool:
+        view = json.loads(k2ktui("watch", "-f", file, "--once", "--json").stdout)
+        return view["heartbeat_at"] is not None
 
-        eventually(beats, "its heartbeat is found", PATIENCE)
-        for where in (("-f", file), ("--connect", worker.url, "--connector", names[0])):
-            shown = k2ktui_json("mm2", "offsets", "show", *where)
-            assert (shown["source_alias"], shown["partitions"][0]["position"]) == ("", RECORDS)
+    eventually(beats, "its heartbeat is found", PATIENCE)
+    for where in (("-f", file), ("--connect", worker.url, "--connector", names[0])):
+        shown = k2ktui_json("mm2", "offsets", "show", *where)
+        assert (shown["source_alias"], shown["partitions"][0]["position"]) == ("", RECORDS)
 
 
 def test_a_policy_of_the_checkpoint_connector_alone(
-    clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path
+    clusters: tuple[KafkaNode, KafkaNode], worker: ConnectWorker, tmp_path: Path
 ) -> None:
     """Copies have the names of the MirrorSourceConnector; checkpoints name topics as their own."""
     source, target = clusters
@@ -253,41 +265,77 @@ def test_a_policy_of_the_checkpoint_connector_alone(
     produce(source, topic, [b"%d" % number for number in range(RECORDS)])
     commit_offsets(source, group, {(topic, 0): COMMITTED})
     file = tmp_path / "connectors.json"
-    with ConnectWorker(target, tmp_path) as worker:
-        own = {"replication.policy.class": IDENTITY}
-        mirror = worker.create_mirror(source, target, topic, {"groups": f"{group}.*"}, own)
-        copy = f"{mirror.source}.{topic}"
-        eventually(
-            lambda: (
-                copy in admin(target).list_topics(timeout=TIMEOUT).topics
-                and end_offsets(target, copy) == {0: RECORDS}
-            ),
-            "it is copied under the name of the default policy",
-            PATIENCE,
-        )
-        connectors = worker.describe(mirror.source_connector, mirror.checkpoint_connector)
-        file.write_text(json.dumps(connectors))
+    own = {"replication.policy.class": IDENTITY}
+    mirror = worker.create_mirror(source, target, topic, {"groups": f"{group}.*"}, own)
+    copy = f"{mirror.source}.{topic}"
+    eventually(
+        lambda: (
+            copy in admin(target).list_topics(timeout=TIMEOUT).topics
+            and end_offsets(target, copy) == {0: RECORDS}
+        ),
+        "it is copied under the name of the default policy",
+        PATIENCE,
+    )
+    connectors = worker.describe(mirror.source_connector, mirror.checkpoint_connector)
+    file.write_text(json.dumps(connectors))
 
-        imported = tmp_path / "imported.yaml"
-        said = k2ktui("mm2", "import", file, "-o", imported).stderr
-        assert "replication.policy.class is not the same for" in said
-        parts = yaml.safe_load(imported.read_text())["replication"]
-        assert {"prefix": f"{mirror.source}."} in [p["sink"]["topic"] for p in parts if "sink" in p]
-        (row,) = k2ktui_json("groups", "-f", file)["groups"]
-        assert (row["target_topic"], row["translated_offset"], row["basis"]) == (
-            copy,
-            COMMITTED,
-            "exact",
-        )
-        # MirrorMaker 2 checkpoints a topic that it does not write.
-        flow = parse_settings(file.read_bytes(), str(file), {}).flow()
-        cluster = target_cluster(load_mirror(str(file))[0].config)
+    imported = tmp_path / "imported.yaml"
+    said = k2ktui("mm2", "import", file, "-o", imported).stderr
+    assert "replication.policy.class is not the same for" in said
+    parts = yaml.safe_load(imported.read_text())["replication"]
+    assert {"prefix": f"{mirror.source}."} in [p["sink"]["topic"] for p in parts if "sink" in p]
+    (row,) = k2ktui_json("groups", "-f", file)["groups"]
+    assert (row["target_topic"], row["translated_offset"], row["basis"]) == (
+        copy,
+        COMMITTED,
+        "exact",
+    )
+    # MirrorMaker 2 checkpoints a topic that it does not write.
+    flow = parse_settings(file.read_bytes(), str(file), {}).flow()
+    cluster = target_cluster(load_mirror(str(file))[0].config)
 
-        def named() -> set[str]:
-            try:
-                checkpoints, _ = read_checkpoints(flow, cluster)
-            except Refused:
-                return set()
-            return {checkpoint.at.topic for checkpoint in checkpoints}
+    def named() -> set[str]:
+        try:
+            checkpoints, _ = read_checkpoints(flow, cluster)
+        except Refused:
+            return set()
+        return {checkpoint.at.topic for checkpoint in checkpoints}
 
-        eventually(lambda: named() == {topic}, "its checkpoint names the source's topic", PATIENCE)
+    eventually(lambda: named() == {topic}, "its checkpoint names the source's topic", PATIENCE)
+
+
+def test_positions_in_the_topic_of_a_connect_worker(
+    clusters: tuple[KafkaNode, KafkaNode], worker: ConnectWorker
+) -> None:
+    """The codec reads them there too, those set and cleared through REST among them."""
+    source, target = clusters
+    topic = create_topic(source)
+    produce(source, topic, [b"x"] * 10)
+    mirror = worker.create_mirror(source, target, topic)
+    name = mirror.source_connector
+    at = formats.ConnectorPartition(name, mirror.source, SourcePartition(topic, 0))
+
+    def position() -> Any:
+        stored = [
+            (got.key, got.value, formats.read_connect_offset(got.key, got.value))
+            for got in read_all(target, worker.offsets_topic)
+        ]
+        mine = [position for position in stored if position[2] is not None and position[2][0] == at]
+        return mine[-1] if mine else None
+
+    def await_position(expected: object, patience: float = TIMEOUT) -> Any:
+        return eventually(lambda: (p := position()) and p[2] == expected and p, "set", patience)
+
+    await_position((at, 9), PATIENCE)  # the worker may flush before it has copied all
+    worker.ask("PUT", f"/connectors/{name}/stop")
+    eventually(
+        lambda: worker.ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED",
+        "it is stopped",
+    )
+    partition = {"topic": topic, "cluster": mirror.source, "partition": 0}
+    for offset in ({"offset": 3}, None):
+        body = {"offsets": [{"partition": partition, "offset": offset}]}
+        worker.ask("PATCH", f"/connectors/{name}/offsets", body)
+        expected = (at, offset["offset"] if offset else None)
+        last = await_position(expected)
+        assert formats.connect_offset_key(at) == last[0]

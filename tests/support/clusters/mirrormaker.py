@@ -7,7 +7,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +84,8 @@ class MirrorMaker:
 
     Attributes:
         properties: laid over the ones below; ``{source}`` and ``{target}`` stand for the aliases.
+        also: others whose flows this process runs, too, without heartbeats: they are not started.
+            What they set for all flows is set for all.
         file: its ``mm2.properties``, written by :meth:`write`.
     """
 
@@ -95,6 +97,7 @@ class MirrorMaker:
     properties: Mapping[str, str] = field(default_factory=dict)
     source: str = field(default_factory=lambda: unique_name("src"))
     target: str = field(default_factory=lambda: unique_name("dst"))
+    also: Sequence[MirrorMaker] = ()
 
     def __post_init__(self) -> None:
         self._process: child_process.ChildProcess | None = None
@@ -119,7 +122,11 @@ class MirrorMaker:
 
     def write(self, **more: str) -> Path:
         """Write its properties file, ``more`` with ``_`` for ``.`` last."""
-        both = f"{self.source}->{self.target}"
+        later = {name.replace("_", "."): value for name, value in more.items()}
+        return _written(self.file, {**self._settings(), **later})
+
+    def _settings(self) -> dict[str, str]:
+        both = self.flow
         base = {
             "clusters": f"{self.source}, {self.target}",
             f"{self.source}.bootstrap.servers": self.source_node.bootstrap,
@@ -138,14 +145,24 @@ class MirrorMaker:
             )
             for name, value in self.properties.items()
         }
-        later = {name.replace("_", "."): value for name, value in more.items()}
-        return _written(self.file, {**base, **filled, **later})
+        return {**base, **filled}
 
     def start(self) -> Self:
         """Start it; it copies within some seconds."""
         log = self.directory / f"{self.source}.log"
-        self._process = _java(f"{_CONNECTORS}.MirrorMaker", self.file, log)
+        file = self._together() if self.also else self.file
+        self._process = _java(f"{_CONNECTORS}.MirrorMaker", file, log)
         return self
+
+    def _together(self) -> Path:
+        makers = [self, *self.also]
+        settings = {key: value for maker in makers for key, value in maker._settings().items()}  # noqa: SLF001
+        aliases = [alias for maker in makers for alias in (maker.source, maker.target)]
+        # Each pair of clusters with heartbeats is a flow, whether it copies or not.
+        beating = (self.flow, f"{self.target}->{self.source}")
+        settings |= {"clusters": ", ".join(aliases), "emit.heartbeats.enabled": "false"}
+        settings |= {f"{flow}.emit.heartbeats.enabled": "true" for flow in beating}
+        return _written(self.directory / f"{self.source}-together.properties", settings)
 
     def stop(self) -> None:
         """Stop it in order and wait for its end."""
