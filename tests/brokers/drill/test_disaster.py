@@ -15,6 +15,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.admin.acls import list_acls
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
+from tests.brokers.drill.test_some_topics import expected, moved
 from tests.support.clusters.kafka import eventually, produce
 from tests.support.clusters.secure import SecureNode
 from tests.support.drill.hooks import hook, sh
@@ -22,36 +23,13 @@ from tests.support.drill.runs import MAY, QUICK, Pair, Yes, keep_commits
 
 
 @pytest.mark.slow
-def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target: KafkaNode) -> None:
-    pair = Pair(tmp_path, lost, target)
-    keep_commits(pair.flow.config)
-    with_source = pair.start(DrillKind.DISASTER)
-    assert with_source.record(DrillPhase.SOURCE_LOST).status is PhaseStatus.FAILED
-    abort_drill(pair.flow, with_source.id, [str(pair.file)], MAY, Yes())
-    lost.kill()
-    operator = Yes()
-    drill = pair.start(DrillKind.DISASTER, operator=operator)
-    assert drill.status is DrillStatus.DONE, drill
-    for number, group in enumerate(pair.groups):
-        assert pair.target_offsets(group) == pair.expected_offsets(number)
-    asked = [phase for phase, _ in operator.asked]
-    assert asked == [
-        DrillPhase.SOURCE_LOST,
-        DrillPhase.FENCE_REPLICATOR,
-        DrillPhase.APPLY,
-        DrillPhase.OPEN_TARGET,
-    ]
-    assert drill.figures.rpo_at_least == 0 and drill.figures.rpo_records is None
-    assert drill.figures.silent_s is not None
-    assert "old" in drill.record(DrillPhase.SOURCE_LOST).live
-    assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
-
-
-@pytest.mark.slow
-def test_hooks_of_a_disaster_run_without_the_source(
+def test_groups_move_without_the_source_and_hooks_run(
     tmp_path: Path, lost: KafkaNode, target: KafkaNode
 ) -> None:
-    """One that fails holds the phase; then clients are pointed at the target before it opens."""
+    """A hook that fails holds the phase; then clients are pointed at the target before it opens.
+
+    After it, some topics of another pipeline move without the source, too.
+    """
     shown = "$K2KTUI_DRILL_KIND $K2KTUI_DRILL_ACTION $K2KTUI_DRILL_WHEN $K2KTUI_DRILL_PHASE"
     note = f'echo "{shown}" >> log'
     switch = f'{note}; test -e open && echo "$K2KTUI_DRILL_TARGET" > clients'
@@ -60,7 +38,9 @@ def test_hooks_of_a_disaster_run_without_the_source(
         hook("before", "open-target", sh(switch), abort=sh(note)),
     ]
     pair = Pair(tmp_path, lost, target, {"drill": {"hooks": hooks}})
-    keep_commits(pair.flow.config)
+    other = Pair(tmp_path, lost, target, letters="abcd", read=("abcd", "ab"))
+    for each in (pair, other):
+        keep_commits(each.flow.config)
     lost.kill()
     operator = Yes()
     drill = pair.start(DrillKind.DISASTER, operator=operator)
@@ -76,9 +56,28 @@ def test_hooks_of_a_disaster_run_without_the_source(
         "disaster run before open-target",
     ]
     asked = [step for step, _ in operator.asked]
-    assert asked.count("before-open-target") == 2 and asked[-1] == DrillPhase.OPEN_TARGET
+    assert asked == [
+        DrillPhase.SOURCE_LOST,
+        "after-source-lost",
+        DrillPhase.FENCE_REPLICATOR,
+        DrillPhase.APPLY,
+        "before-open-target",
+        "before-open-target",
+        DrillPhase.OPEN_TARGET,
+    ]
     for number, group in enumerate(pair.groups):
         assert pair.target_offsets(group) == pair.expected_offsets(number)
+    assert drill.figures.rpo_at_least == 0 and drill.figures.rpo_records is None
+    assert drill.figures.silent_s is not None
+    assert "old" in drill.record(DrillPhase.SOURCE_LOST).live
+    assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
+
+    drill = other.start(DrillKind.DISASTER, replace(QUICK, topics=other.some("ab")))
+    assert drill.status is DrillStatus.DONE, drill
+    for number, group in enumerate(other.groups):
+        assert other.target_offsets(group) == expected(other, number, "ab")
+    assert moved(other) == {"a": drill.id, "b": drill.id}
+    assert drill.figures.topics_left == 2
 
 
 @pytest.mark.slow

@@ -68,23 +68,6 @@ def members(site: Site) -> list[Pair]:
     return sorted(site.pairs[:2], key=lambda pair: pair.copied.name)
 
 
-def test_a_rehearsal_of_a_site_rehearses_each_pipeline(
-    site: Site, source: KafkaNode, target: KafkaNode, third: KafkaNode
-) -> None:
-    """One between the other clusters is none of them."""
-    site.add(target, third)
-    drill = site.start(DrillKind.REHEARSE, source.cluster_id)
-    assert drill.status is DrillStatus.DONE
-    assert [state.pipeline for state in drill.members] == [p.copied.name for p in members(site)]
-    for pair, state in zip(members(site), drill.members, strict=True):
-        (own,) = list_drills(pair.flow)
-        assert own.id == state.member.drill == f"{drill.id}-{drill.members.index(state) + 1:03}"
-        assert own.site is not None and own.site.members == drill.mark.members
-        assert sum(group.compared for group in own.groups) > 0
-    assert list_drills(site.pairs[2].flow) == []
-    assert verify_site(site.files, drill.id) == []
-
-
 def test_a_planned_site_drill_moves_all_and_asks_once(
     site: Site, source: KafkaNode, target: KafkaNode, third: KafkaNode, tmp_path: Path
 ) -> None:
@@ -416,6 +399,18 @@ def test_the_command_asks_a_person_and_names_what_is_missing(
     shown = k2ktui("drill", "show", report["id"], "-d", site.directory)
     assert members(site)[0].copied.name in shown.stdout
     assert report["id"] in k2ktui("drill", "list", "-d", site.directory).stdout
+    (site.directory / "broken.yaml").unlink()
+    # Each pipeline of the site is rehearsed; one between the other clusters is none of them.
+    drill = read_site(site.files, report["id"])
+    assert drill.status is DrillStatus.DONE
+    assert [state.pipeline for state in drill.members] == [p.copied.name for p in members(site)]
+    for number, (pair, state) in enumerate(zip(members(site), drill.members, strict=True), 1):
+        (own,) = list_drills(pair.flow)
+        assert own.id == state.member.drill == f"{drill.id}-{number:03}"
+        assert own.site is not None and own.site.members == drill.mark.members
+        assert sum(group.compared for group in own.groups) > 0
+    assert list_drills(site.pairs[2].flow) == []
+    assert verify_site(site.files, drill.id) == []
 
 
 def test_a_lost_site_is_failed_over_from_its_run_records(
@@ -445,38 +440,15 @@ def test_a_lost_site_is_failed_over_from_its_run_records(
     assert site_json(drill)["rpo_is_lower_bound"]
 
 
-def test_a_lost_target_holds_no_other_pipeline(
-    tmp_path: Path, lost: KafkaNode, source: KafkaNode, target: KafkaNode
-) -> None:
-    """It is left out by a typed choice; what it recorded of the fence, the others have, too."""
-    site = Site(tmp_path / "pipelines")
-    first, second = site.add(source, target), site.add(source, lost)
-    before = quotas(first)
-    options = replace(QUICK, fence=Fence.QUOTA)
-    with pytest.raises(Refused, match="apply was not confirmed"):
-        site.start(
-            DrillKind.PLANNED, source.cluster_id, SiteYes(frozenset({DrillPhase.APPLY})), options
-        )
-    ((drill,), _) = list_sites(site.files)
-    lost.close()
-    operator = SiteYes(frozenset({SiteQuestionKind.LEAVE_OUT}))
-    with pytest.raises(Refused, match="not confirmed"):
-        abort_site(site.files, drill.id, operator)
-    assert operator.asked(SiteQuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
-    aborted = abort_site(site.files, drill.id, SiteYes())
-    assert aborted.status is DrillStatus.ABORTED
-    eventually(lambda: quotas(first) == before, "the quotas are as before")
-    with pytest.raises(ConfigError, match="no drill nothing"):
-        read_site(site.files, "nothing")
-    assert isinstance(aborted, SiteDrill)
-
-
 def test_the_access_rules_of_a_lost_member_are_deleted(
     tmp_path: Path, secure: SecureNode, target: KafkaNode, lost: KafkaNode
 ) -> None:
-    """Each record has the topics of all: its own record is lost with its target."""
+    """Each record has the topics of all: its own record is lost with its target.
+
+    It is left out by a typed choice, and holds no other pipeline.
+    """
     site = Site(tmp_path / "pipelines")
-    first, _ = site.add(secure.node, target), site.add(secure.node, lost)
+    first, second = site.add(secure.node, target), site.add(secure.node, lost)
     at = source_cluster(first.flow.config)
     before = list_acls(at)
     options = replace(QUICK, fence=Fence.ACL)
@@ -490,5 +462,11 @@ def test_the_access_rules_of_a_lost_member_are_deleted(
     ((drill,), _) = list_sites(site.files)
     assert len(list_acls(at)) == len(before) + 4
     lost.close()
+    operator = SiteYes(frozenset({SiteQuestionKind.LEAVE_OUT}))
+    with pytest.raises(Refused, match="not confirmed"):
+        abort_site(site.files, drill.id, operator)
+    assert operator.asked(SiteQuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
     assert abort_site(site.files, drill.id, SiteYes()).status is DrillStatus.ABORTED
     eventually(lambda: list_acls(at) == before, "the rules are as before")
+    with pytest.raises(ConfigError, match="no drill nothing"):
+        read_site(site.files, "nothing")

@@ -51,7 +51,6 @@ from tests.support.drill.runs import (
     Pair,
     Yes,
     check_of,
-    keep_commits,
     kill_at,
 )
 from tests.support.oracle.group_offsets import commit_offsets
@@ -435,18 +434,3 @@ def test_a_drill_that_is_killed_again_and_again_goes_on_with_its_topics(
     assert done.status is DrillStatus.DONE, done
     assert moved(pair) == {"a": drill.id, "b": drill.id}
     assert pair.target_offsets(pair.groups[0]) == expected(pair, 0, "ab")
-
-
-@pytest.mark.slow
-def test_some_topics_move_without_the_source(
-    tmp_path: Path, lost: KafkaNode, target: KafkaNode
-) -> None:
-    pair = Pair(tmp_path, lost, target, letters="abcd", read=("abcd", "ab"))
-    keep_commits(pair.flow.config)
-    lost.kill()
-    drill = pair.start(DrillKind.DISASTER, over(pair, "ab"))  # type: ignore[arg-type]
-    assert drill.status is DrillStatus.DONE, drill
-    for number, group in enumerate(pair.groups):
-        assert pair.target_offsets(group) == expected(pair, number, "ab")
-    assert moved(pair) == {"a": drill.id, "b": drill.id}
-    assert drill.figures.topics_left == 2
