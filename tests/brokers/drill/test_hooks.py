@@ -173,20 +173,6 @@ def test_an_exit_code_holds_the_phase_until_it_is_resumed(
 
 
 @pytest.mark.slow
-def test_a_hook_is_killed_with_all_that_it_started_when_its_time_is_over(
-    tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode]
-) -> None:
-    script = "sleep 600 & echo $! > grandchild; wait"
-    pair = pair_with(tmp_path, nodes, hook("before", "drain", sh(script), timeout="5 seconds"))
-    drill = pair.start(DrillKind.PLANNED)
-    result = records(drill)["before-drain"].result
-    assert result == "killed with its process group after 5 s, its time limit"
-    assert result in drill.record(DrillPhase.DRAIN).live
-    pid = int((tmp_path / "grandchild").read_text())
-    eventually(lambda: not psutil.pid_exists(pid), "its child has ended, too")
-
-
-@pytest.mark.slow
 def test_a_hook_of_which_the_end_is_not_known_is_asked_about(
     tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode]
 ) -> None:
@@ -278,12 +264,18 @@ def test_hooks_of_a_file_that_others_may_write_are_refused(
 def test_another_hosts_hooks_count_only_after_a_person_has_agreed(
     tmp_path: Path, nodes: tuple[KafkaNode, KafkaNode]
 ) -> None:
-    pair = pair_with(tmp_path, nodes, hook("before", "apply", sh("touch first; false")))
+    script = "touch first; sleep 600 & echo $! > child; wait"
+    pair = pair_with(tmp_path, nodes, hook("before", "apply", sh(script), timeout="5 seconds"))
     drill = pair.start(DrillKind.PLANNED)
+    result = records(drill)["before-apply"].result
+    assert result == "killed with its process group after 5 s, its time limit"
+    assert result in drill.record(DrillPhase.APPLY).live
+    pid = int((tmp_path / "child").read_text())
+    eventually(lambda: not psutil.pid_exists(pid), "what it started has ended, too")
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     file = other / "pipeline.yaml"
-    file.write_text(pair.file.read_text().replace("touch first; false", "touch second"))
+    file.write_text(pair.file.read_text().replace(script, "touch second"))
     named = ["-f", str(file)]
     refused = k2ktui("drill", "resume", drill.id, *named, "--yes-to", "all", code=5).stderr
     assert "a person must agree to the hooks of this file" in refused

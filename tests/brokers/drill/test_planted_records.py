@@ -133,24 +133,22 @@ def shadow_groups(node: KafkaNode, drill_id: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("verb", ["resume", "abort"])
 def test_a_planted_record_changes_nothing_unless_a_person_agrees(
-    pair: Pair, source: KafkaNode, target: KafkaNode, verb: str
+    pair: Pair, source: KafkaNode, target: KafkaNode
 ) -> None:
     config, at = pair.flow.config, source_cluster(pair.flow.config)
     set_quotas(at, Quota(EVERYONE, 1e9))
     quotas = change(ChangeKind.QUOTAS, dump_rates([]), dump_rates([(EVERYONE, 1.0)]))
     plant(config, target, planted(config, DrillKind.PLANNED, quotas))
-    refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5)
-    then = "none" if verb == "abort" else "1 bytes/s"
-    line = (
-        f"producer quota of client-id default, user default on the source: 1e+09 bytes/s → {then}"
-    )
-    assert line in refused.stderr and "It is not proven" in refused.stderr
-    (drill,) = pair.drills()
-    assert drill.events == () and [quota.rate for quota in producer_quotas(at)] == [1e9]
-    if verb == "resume":
-        return
+    for verb, then in (("resume", "1 bytes/s"), ("abort", "none")):
+        refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5)
+        line = (
+            "producer quota of client-id default, user default on the source: "
+            f"1e+09 bytes/s → {then}"
+        )
+        assert line in refused.stderr and "It is not proven" in refused.stderr
+        (drill,) = pair.drills()
+        assert drill.events == () and [quota.rate for quota in producer_quotas(at)] == [1e9]
     person = Yes(is_person=True)
     aborted = abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, person)
     assert aborted.status is DrillStatus.ABORTED and f"  {line}" in person.shown_lines[0]
@@ -232,21 +230,18 @@ def test_a_planted_journal_entry_moves_no_group(pair: Pair) -> None:
     assert set(pair.target_offsets(pair.groups[0]).values()) == {None}
 
 
-@pytest.mark.parametrize("option", ["--forward", "--export-to"])
-def test_no_path_is_taken_from_a_record(
-    pair: Pair, target: KafkaNode, tmp_path: Path, option: str
-) -> None:
+def test_no_path_is_taken_from_a_record(pair: Pair, target: KafkaNode, tmp_path: Path) -> None:
     """Neither a file that is read, whose addresses get secrets, nor a directory that is written."""
     planted_path = str(tmp_path / "planted")
-    options = DrillOptions(export_to=planted_path)
-    if option == "--forward":
-        options = DrillOptions(forward=planted_path)
     config = pair.flow.config
-    plant(config, target, planted(config, DrillKind.FAILBACK, options=options))
-    for verb in ("resume", "abort") if option == "--forward" else ("resume",):
-        refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5).stderr
-        assert f"was begun with {option} {planted_path}" in refused
-        assert f"Repeat the command with {option}" in refused
-    if option == "--export-to":
-        abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, Yes())
+    for option, options, verbs in (
+        ("--forward", DrillOptions(forward=planted_path), ("resume", "abort")),
+        ("--export-to", DrillOptions(export_to=planted_path), ("resume",)),
+    ):
+        plant(config, target, planted(config, DrillKind.FAILBACK, options=options))
+        for verb in verbs:
+            refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5).stderr
+            assert f"was begun with {option} {planted_path}" in refused
+            assert f"Repeat the command with {option}" in refused
+    abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, Yes())
     assert not Path(planted_path).exists()

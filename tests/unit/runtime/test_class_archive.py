@@ -198,10 +198,12 @@ def test_the_variable_switches_them_off(
 
 
 _PARENT = """
-import pathlib, sys, time
+import contextlib, pathlib, sys, time
 from k2ktui.runtime.node import KafkaNode
 out = pathlib.Path(sys.argv[1])
-with KafkaNode("first", out / "first"), KafkaNode("second", out / "second"):
+with contextlib.ExitStack() as stack:
+    for name in sys.argv[2:]:
+        stack.enter_context(KafkaNode(name, out / name))
     (out / "started").touch()
     while not (out / "end").exists():
         time.sleep(0.05)
@@ -210,13 +212,14 @@ with KafkaNode("first", out / "first"), KafkaNode("second", out / "second"):
 
 @pytest.fixture
 def parent(
-    jars: tuple[Path, ...], cache: Path, tmp_path: Path
+    request: pytest.FixtureRequest, jars: tuple[Path, ...], cache: Path, tmp_path: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs two brokers, as the demo does, and has Kafka's jars but no archive."""
+    """A process that runs brokers, and has Kafka's jars but no archive; two, as the demo does."""
+    names = getattr(request, "param", ("first", "second"))
     (cache / "k2ktui").mkdir(parents=True)
     (cache / "k2ktui" / "maven").symlink_to(jars[0].parents[len(path_in_repository(jars[0]).parts)])
     with subprocess.Popen(
-        [sys.executable, "-c", _PARENT, str(tmp_path)],
+        [sys.executable, "-c", _PARENT, str(tmp_path), *names],
         env={
             **os.environ,
             class_archive.VARIABLE: "make",
@@ -280,6 +283,7 @@ def statuses(parent: subprocess.Popen[bytes]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("parent", [("alone",)], indirect=True, ids=["alone"])
 @pytest.mark.parametrize("end", ["killed", "in order"])
 def test_a_maker_ends_with_the_run(
     parent: subprocess.Popen[bytes], cache: Path, tmp_path: Path, end: str
