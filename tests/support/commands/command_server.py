@@ -24,21 +24,29 @@ from typing import Any, NoReturn
 import k2ktui.cli
 from k2ktui.replication.copying import failpoints
 
-_REPLY, _OUT, _ERR = range(3)
+_REPLY, _OUT, _ERR, _IN = range(4)
 _PDEATHSIG = 1
+# What commands import when they run, for themselves and what it imports.
+_LATER = (
+    "k2ktui.drill.operations",
+    "k2ktui.mm2.mirror_flow",
+    "k2ktui.site.operations",
+    "k2ktui.sync.operations",
+    "k2ktui.watch.once",
+)
 
 
 def serve(channel: socket.socket) -> dict[str, Any]:
     """Fork a process for each message until the other end is gone.
 
-    A message passes a connection for the request and the reply, and files for standard output and
-    error.
+    A message passes a connection for the request and the reply, and files for standard output,
+    error and input.
 
     Returns:
         the request, in each process that is to run a command.
     """
     while True:
-        data, files, _, _ = socket.recv_fds(channel, 1, 3)
+        data, files, _, _ = socket.recv_fds(channel, 1, 4)
         if not data:
             sys.exit(0)
         if os.fork() == 0:
@@ -61,7 +69,7 @@ def _await_command(files: list[int]) -> dict[str, Any]:
     if pid == 0:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
         reply.close()
-        for number, file in ((1, files[_OUT]), (2, files[_ERR])):
+        for number, file in ((0, files[_IN]), (1, files[_OUT]), (2, files[_ERR])):
             os.dup2(file, number)
             os.close(file)
         return request
@@ -99,6 +107,8 @@ def main() -> NoReturn:
     """Import the program, then serve."""
     for module in pkgutil.walk_packages(k2ktui.cli.__path__, "k2ktui.cli."):
         importlib.import_module(module.name)
+    for name in _LATER:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     os.chdir("/")

@@ -40,8 +40,10 @@ class CommandServer:
                 env={**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"},
             )
 
-    def run(self, request: Mapping[str, Any], out: IO[bytes], err: IO[bytes], limit: float) -> int:
-        """Run a command and return its exit code.
+    def run(
+        self, request: Mapping[str, Any], typed: int, out: IO[bytes], err: IO[bytes], limit: float
+    ) -> int:
+        """Run a command with a file as its standard input, and return its exit code.
 
         Raises:
             TimeoutError: it took longer than ``limit`` seconds, and was killed.
@@ -49,7 +51,7 @@ class CommandServer:
         mine, other = socket.socketpair()
         with mine, mine.makefile("rb") as lines:
             with other, self._lock:
-                files = [other.fileno(), out.fileno(), err.fileno()]
+                files = [other.fileno(), out.fileno(), err.fileno(), typed]
                 socket.send_fds(self._channel, [b"."], files)
             mine.settimeout(_START_S)
             mine.sendall(json.dumps(request).encode() + b"\n")
@@ -68,7 +70,10 @@ def _server() -> CommandServer:
 
 
 def run_command(
-    arguments: Sequence[str], variables: Mapping[str, str], limit: float
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    limit: float,
+    typed: int = subprocess.DEVNULL,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end.
 
@@ -76,6 +81,7 @@ def run_command(
         arguments: of ``k2ktui``.
         variables: all its environment variables.
         limit: seconds.
+        typed: descriptor of its standard input, such as a terminal's.
     """
     command = [sys.executable, "-m", "k2ktui", *arguments]
     server = _server()
@@ -86,7 +92,7 @@ def run_command(
             text=True,
             timeout=limit,
             check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=typed,
             env=dict(variables),
         )
     umask = os.umask(0o077)
@@ -97,9 +103,14 @@ def run_command(
         "directory": os.getcwd(),
         "umask": umask,
     }
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        open(os.devnull, "rb") as nothing,
+    ):
         try:
-            code = server.run(request, out, err, limit)
+            stdin = nothing.fileno() if typed == subprocess.DEVNULL else typed
+            code = server.run(request, stdin, out, err, limit)
         except TimeoutError:
             raise subprocess.TimeoutExpired(command, limit, _text(out), _text(err)) from None
         return subprocess.CompletedProcess(command, code, _text(out), _text(err))

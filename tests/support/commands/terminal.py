@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.commands.commands import run_command
+
+_TIMEOUT = 180.0  # on a busy machine
 
 
 def k2ktui_typing(
@@ -16,14 +19,7 @@ def k2ktui_typing(
     master, terminal = pty.openpty()
     try:
         os.write(master, f"{text}\n".encode())
-        done = subprocess.run(
-            [sys.executable, "-m", "k2ktui", *map(str, arguments)],
-            stdin=terminal,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
+        done = run_command(list(map(str, arguments)), os.environ, _TIMEOUT, terminal)
     finally:
         os.close(terminal)
         os.close(master)
