@@ -110,9 +110,8 @@ class Pair:
         self.copied = Copied(self.directory, self.source, self.target, settings)
         for topic in self.topics:
             create_topic(self.source, topic, 2)
-            for partition in range(2):
-                outs = [Out(b"v%d" % n, b"k%d" % n, partition) for n in range(20)]
-                produce(self.source, topic, outs)
+            outs = [Out(b"v%d" % n, b"k%d" % n, p) for p in range(2) for n in range(20)]
+            produce(self.source, topic, outs)
             self.copied.copy(topic)
         self.groups = [self.copied.group("billing"), self.copied.group("search")]
         for number, group in enumerate(self.groups):

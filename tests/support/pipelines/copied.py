@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 from confluent_kafka import Consumer, TopicPartition
 
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
@@ -163,30 +164,43 @@ class Copied:
         ends = end_offsets(self.source, topic, "read_committed")
         starts = start_offsets(self.source, topic)
         create_topic(self.target, topic, len(ends))
+        natives = [Out(b"native", partition=number) for number in ends for _ in range(self.prior)]
+        produce(self.target, topic, natives)
+        copies: list[Out] = []
+        own: dict[int, list[Got]] = {}
+        for partition in ends:
+            own[partition] = [got for got in got_records if got.partition == partition]
+            outs = [Out(g.value, g.key, partition, g.headers, g.timestamp) for g in own[partition]]
+            size = step or max(1, len(outs))
+            for at in range(0, len(outs), size):
+                copies += outs[at : at + size]
+                copies += [Out(b"native", partition=partition)] * (step > 0)
+        landed_at: dict[int, list[int]] = {partition: [] for partition in ends}
+        for out, offset in zip(copies, produce(self.target, topic, copies), strict=True):
+            assert out.partition is not None
+            landed_at[out.partition].append(offset)
         landed: dict[Where, dict[int, int]] = {}
-        for partition, end in ends.items():
-            own = [got for got in got_records if got.partition == partition]
-            produce(self.target, topic, [Out(b"native", partition=partition)] * self.prior)
-            outs = [Out(g.value, g.key, partition, g.headers, g.timestamp) for g in own]
-            size = step or max(1, len(own))
-            marked = [
-                out
-                for at in range(0, len(outs), size)
-                for out in [
-                    *outs[at : at + size],
-                    *([Out(b"native", partition=partition)] * (step > 0)),
-                ]
-            ]
-            offsets = produce(self.target, topic, marked)
+        mappings: list[Out] = []
+        ids = self._id(self.source, topic), self._id(self.target, topic)
+        for partition, offsets in landed_at.items():
             if step:
                 offsets = [at for n, at in enumerate(offsets) if n % (step + 1) != step]
-            pairs = {got.offset: offset for got, offset in zip(own, offsets, strict=True)}
+            pairs = {
+                got.offset: offset for got, offset in zip(own[partition], offsets, strict=True)
+            }
             landed[topic, partition] = pairs
+            start, end = starts[partition], ends[partition]
             if step:
-                self.map_steps(topic, partition, pairs, end, starts[partition], step)
-                self.put_position(topic, partition, end, starts[partition])
-            else:
-                self.record(topic, partition, pairs, end, starts[partition])
+                self.map_steps(topic, partition, pairs, end, start, step)
+            elif end > start:
+                mappings.append(self._mapping(topic, partition, pairs, Covers(start, end), topic))
+        if mappings:
+            produce(self.target, self.mappings, mappings)
+        positions = [
+            self._position(topic, partition, end, starts[partition], topic, ids)
+            for partition, end in ends.items()
+        ]
+        produce(self.target, self.commits, positions)
         return landed
 
     def copy_on(self, topic: str, first: int) -> dict[int, int]:
@@ -241,7 +255,20 @@ class Copied:
 
         ``target_topic`` has the same name by default.
         """
-        source = SourcePartition(topic, partition)
+        if position > start:
+            covers = Covers(start if first is None else first, position)
+            mapping = self._mapping(topic, partition, pairs, covers, target_topic or topic)
+            produce(self.target, self.mappings, [mapping])
+        self.put_position(topic, partition, position, start, target_topic)
+
+    def _mapping(
+        self,
+        topic: str,
+        partition: int,
+        pairs: Mapping[int, int],
+        covers: Covers,
+        target_topic: str,
+    ) -> Out:
         ranges: list[MappingRange] = []
         for at, to in sorted(pairs.items()):
             last = ranges[-1] if ranges else None
@@ -249,19 +276,16 @@ class Copied:
                 ranges[-1] = MappingRange(last.source, last.target, last.count + 1)
             else:
                 ranges.append(MappingRange(at, to, 1))
-        if position > start:
-            covers = Covers(start if first is None else first, position)
-            mapping = OffsetMapping(
-                self.name,
-                source,
-                target_topic or topic,
-                partition,
-                self.term,
-                tuple(ranges),
-                covers=covers,
-            )
-            self.put_mapping(mapping_key(mapping), mapping_value(mapping))
-        self.put_position(topic, partition, position, start, target_topic)
+        mapping = OffsetMapping(
+            self.name,
+            SourcePartition(topic, partition),
+            target_topic,
+            partition,
+            self.term,
+            tuple(ranges),
+            covers=covers,
+        )
+        return Out(mapping_value(mapping), mapping_key(mapping))
 
     def put_position(
         self,
@@ -282,28 +306,40 @@ class Copied:
             landed: the last span on the target.
             first: source and target offset of the first copy.
         """
-        target = target_topic or topic, partition
-        source = SourcePartition(topic, partition)
+        target = target_topic or topic
+        ids = self._id(self.source, topic), self._id(self.target, target)
+        entry = self._position(topic, partition, position, start, target, ids, landed, first)
+        produce(self.target, self.commits, [entry])
+
+    def _position(
+        self,
+        topic: str,
+        partition: int,
+        position: int,
+        start: int,
+        target_topic: str,
+        ids: tuple[str, str],
+        landed: Span | None = None,
+        first: Span | None = None,
+    ) -> Out:
+        target = target_topic, partition
         state = Position(
             position,
             start,
             -1,
-            self._id(self.source, topic),
+            ids[0],
             self.term,
             0,
-            target_topic or topic,
+            target_topic,
             partition,
-            self._id(self.target, target_topic or topic),
+            ids[1],
             0,
             int(time.time() * 1000),
             landed=() if landed is None else (Landed(*target, *landed),),
             first_landed=None if first is None else (FirstLanded(*target, *first),),
         )
-        produce(
-            self.target,
-            self.commits,
-            [Out(position_value(state), position_key(self.name, source))],
-        )
+        key = position_key(self.name, SourcePartition(topic, partition))
+        return Out(position_value(state), key)
 
     def move(self, topic: str, drill: str = "20261121-101500-3f2a", target: str = "") -> MovedTopic:
         """Write the record of a drill that moved a topic's clients to the target.
@@ -320,7 +356,8 @@ class Copied:
         produce(self.target, self.mappings, [Out(value, key)])
 
     def _id(self, node: KafkaNode, topic: str) -> str:
-        cluster = Cluster(self.config.source if node is self.source else self.config.target, "x")
+        kafka = KafkaClients(common={"bootstrap.servers": node.bootstrap})
+        cluster = Cluster(ClusterConfig(kafka=kafka), "x")
         description = cluster.describe([topic])[topic]
         assert isinstance(description, TopicDescription)
         return description.topic_id
