@@ -49,7 +49,7 @@ def test_a_conflict_is_a_failure_that_does_not_stop_other_topics(pipeline: Pipel
 
 
 def test_a_registry_that_is_away_is_named(pipeline: Pipeline, registries: Registries) -> None:
-    registries.source.stop()
+    pipeline.lose(registries.source.url)
     result = check_schemas(load([pipeline.file]).config)
     assert result.outcome is CheckOutcome.FAIL and result.unreachable and not result.fatal
     assert "the source's schema registry" in result.detail
