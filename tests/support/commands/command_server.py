@@ -6,6 +6,7 @@ than most commands, are started once. :mod:`tests.support.commands.cli` is the o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -99,8 +100,26 @@ def run(request: dict[str, Any]) -> NoReturn:
     tempfile.tempdir = None
     importlib.reload(failpoints)  # it reads its variable when it is imported
     sys.argv = ["k2ktui", *request["arguments"]]
-    runpy.run_module("k2ktui", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("k2ktui", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        _end(ended.code)
     sys.exit(0)
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does, but without destroying all modules: that takes longer than most commands.
+
+    What cannot be written is for Python's own end to report.
+    """
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - as Python, in this order
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)
 
 
 def main() -> NoReturn:
