@@ -44,7 +44,17 @@ pytest_plugins = [
     "tests.support.pipelines.fixtures",
 ]
 
-SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
+SECURE_USERS = (
+    "guest",
+    "nobody",
+    "reader",
+    "stranger",
+    "writer",
+    "ann",
+    "copier",
+    "racer",
+    "resetter",
+)
 
 # Seconds until a long test counts as hanging, unless it says otherwise; others have the default.
 _LONG_TEST_S = 900

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.brokers.sync.test_races import member
 from tests.support.clusters.acls import documented, renamed
 from tests.support.clusters.kafka import create_topic, produce
-from tests.support.clusters.secure import SecureNode, start_secure_node
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.commands.terminal import k2ktui_typing
 from tests.support.drill.planted import plant, planted
@@ -128,13 +127,6 @@ def test_a_saved_plan_of_the_source_is_applied_there(
     assert "commit 1 offset on the source" in said.stderr
     assert committed(source, group, [where]) == {where: 50}
     assert committed(target, group, [where]) == {where: None}
-
-
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[SecureNode]:
-    node = start_secure_node(tmp_path / "secure", {USER: "resetter-secret"})
-    yield node
-    node.node.close()
 
 
 def test_the_documented_rights_are_enough(

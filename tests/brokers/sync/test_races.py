@@ -33,7 +33,7 @@ from tests.support.clusters.kafka import (
     produce,
     read_all,
 )
-from tests.support.clusters.secure import SecureNode, start_secure_node
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets, read_committed_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -316,13 +316,6 @@ def test_two_pipelines_of_one_source_into_one_target(
     assert competitor.name in row["reason"], "it is reported nevertheless"
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), {"ann": "ann-secret"})
-    yield started
-    started.node.close()
-
-
 def expect_said_by_all(copied: Copied, said: str) -> None:
     """What reads groups says which ones it could not read; ``sync --once`` has findings."""
     assert said in " ".join(k2ktui_json("groups", "-f", copied.file)["notes"])
@@ -335,13 +328,15 @@ def test_groups_of_the_source_that_the_principal_may_not_describe(
     target: KafkaNode, secure: SecureNode, tmp_path: Path
 ) -> None:
     """With Describe on the cluster, brokers list them, and do not describe them."""
-    secure.allow("ann", [AclOperation.ALL], "*")
+    secure.allow("racer", [AclOperation.ALL], "*")
     everything = "kafka-cluster", ResourceType.BROKER, ResourcePatternType.LITERAL
-    secure.allow("ann", [AclOperation.DESCRIBE], *everything)
+    secure.allow("racer", [AclOperation.DESCRIBE], *everything)
     copied = Copied(tmp_path, secure.node, target)
-    copied.settings = {"source": {"kafka": {"common": secure.java("ann")}}}
+    copied.settings = {"source": {"kafka": {"common": secure.java("racer")}}}
     seen, hidden = copied.group("seen"), copied.group("hidden")
-    secure.allow("ann", [AclOperation.READ], seen, ResourceType.GROUP, ResourcePatternType.LITERAL)
+    secure.allow(
+        "racer", [AclOperation.READ], seen, ResourceType.GROUP, ResourcePatternType.LITERAL
+    )
     topic = create_topic(secure.node)
     produce(secure.node, topic, [Out(b"%d" % n) for n in range(50)])
     copied.copy(topic)
@@ -354,11 +349,13 @@ def test_groups_that_the_principal_may_not_describe(
     source: KafkaNode, secure: SecureNode, tmp_path: Path
 ) -> None:
     """They are reported, left alone, and stop no other group."""
-    secure.allow("ann", [AclOperation.ALL], "*")
+    secure.allow("racer", [AclOperation.ALL], "*")
     copied = Copied(tmp_path, source, secure.node)
-    copied.settings = {"target": {"kafka": {"common": secure.java("ann")}}}
+    copied.settings = {"target": {"kafka": {"common": secure.java("racer")}}}
     seen, hidden = copied.group("seen"), copied.group("hidden")
-    secure.allow("ann", [AclOperation.READ], seen, ResourceType.GROUP, ResourcePatternType.LITERAL)
+    secure.allow(
+        "racer", [AclOperation.READ], seen, ResourceType.GROUP, ResourcePatternType.LITERAL
+    )
     topic = create_topic(source)
     produce(source, topic, [Out(b"%d" % n) for n in range(50)])
     copied.copy(topic)
