@@ -161,9 +161,9 @@ def test_groups_lag_and_checkpoints(site: Site, form: str) -> None:
 
     eventually(stored, "its position is found", PATIENCE)
     shown = k2ktui_json("mm2", "offsets", "show", "-f", file)
-    assert [(row["topic"], row["position"]) for row in shown["partitions"]] == [
-        (site.topic(form), RECORDS)
-    ]
+    # Heartbeats that flows of other tests have left on the source are copied, too.
+    own = [row for row in shown["partitions"] if row["topic"] != "heartbeats"]
+    assert [(row["topic"], row["position"]) for row in own] == [(site.topic(form), RECORDS)]
 
 
 def test_a_file_that_leaves_the_alias_out(site: Site, tmp_path: Path) -> None:
