@@ -62,7 +62,6 @@ OUTAGES = (
     Outage("3.9", (1, 2), 2),
 )
 ABORTED, COMMITTED = "joined", "before-commit"
-OTHER_OUTAGES = (*OUTAGES[1:], OUTAGES[0])
 
 
 @dataclass
@@ -98,6 +97,15 @@ class Scene:
         assert stopped["fault"]["source"] == {"topic": self.blocked, "partition": 0}
         assert stopped["fault"]["kind"] == "unavailable"
         return stopped
+
+    def await_resumed(self, run: Run, since: int = 0) -> None:
+        """Wait until the partition is reported as taking writes again."""
+        run.expect("resumed", lambda event: event["topic"] == self.blocked, since=since)
+
+    def await_copied(self) -> None:
+        """Wait until the target has all that the source holds now."""
+        topics = (self.blocked, self.healthy)
+        eventually(lambda: all(map(self.pipeline.is_caught_up, topics)), "all is copied")
 
     def _ends(self, topic: str) -> dict[int, int]:
         return end_offsets(self.two.first, topic, "read_committed")
@@ -147,55 +155,40 @@ def scene(
     two.start()
 
 
-def outlast(scene: Scene, run: Run, step: str) -> int:
-    """Let a run go on through an outage, and return what it has reported when all is copied."""
+def outlast(scene: Scene, run: Run, step: str) -> None:
+    """Let a run go on through an outage, until all is copied."""
+    reported = run.reported
     scene.break_at(run, step)
     with scene.traffic:
-        scene.await_stopped(run)
+        scene.await_stopped(run, reported)
         await_growth(scene.two, scene.healthy)
         scene.await_heartbeat()
         scene.two.start()
-        run.expect("resumed", lambda event: event["topic"] == scene.blocked)
+        scene.await_resumed(run, reported)
         await_growth(scene.two, scene.healthy)
-    topics = (scene.blocked, scene.healthy)
-    eventually(lambda: all(map(scene.pipeline.is_caught_up, topics)), "all is copied")
-    return run.reported
+    scene.await_copied()
 
 
 @pytest.mark.rotate("outage", OUTAGES, ids=str)
-def test_the_others_continue_after_an_abort(scene: Scene) -> None:
-    """In this run, and in a new one: no task of the old run can write any longer."""
-    run = scene.pipeline.start()
-    run.expect("started")
-    reported = outlast(scene, run, ABORTED)
-    scene.break_at(run, ABORTED)
-    with scene.traffic:
-        scene.await_stopped(run, reported)
-        run.signal(signal.SIGKILL)
-        run.wait()
-        run = scene.pipeline.start()
-        scene.await_stopped(run)
-        await_growth(scene.two, scene.healthy)
-        scene.two.start()
-        run.expect("resumed", lambda event: event["topic"] == scene.blocked)
-    scene.pipeline.end(run)
-    scene.pipeline.prove()
+def test_the_others_continue(scene: Scene) -> None:
+    """After an abort and after a commit: in this run, and in a new one.
 
-
-@pytest.mark.rotate("outage", OTHER_OUTAGES, ids=str)
-def test_the_others_continue_after_a_commit(scene: Scene) -> None:
-    """In this run. In a new one, all wait until the transaction has ended: a task of the old run
-    may begin another one after it.
+    After a commit, all partitions of the new one wait until the transaction has ended: a task of
+    the old run may begin another one after it. After an abort none of its tasks can write.
     """
     run = scene.pipeline.start()
     run.expect("started")
-    reported = outlast(scene, run, COMMITTED)
-    scene.break_at(run, COMMITTED)
+    for step in (ABORTED, COMMITTED):
+        outlast(scene, run, step)
+    run = replaced(scene, run, ABORTED)
     with scene.traffic:
-        scene.await_stopped(run, reported)
-        run.signal(signal.SIGKILL)
-        run.wait()
-        run = scene.pipeline.start()
+        scene.await_stopped(run)
+        await_growth(scene.two, scene.healthy)
+        scene.two.start()
+        scene.await_resumed(run)
+    scene.await_copied()
+    run = replaced(scene, run, COMMITTED)
+    with scene.traffic:
         note = run.expect("note", lambda event: "cannot end" in event["text"])
         assert scene.blocked in note["text"]
         assert run.running
@@ -206,8 +199,18 @@ def test_the_others_continue_after_a_commit(scene: Scene) -> None:
     scene.pipeline.prove()
 
 
-@pytest.mark.rotate("kills_driver", [True, False])
-@pytest.mark.seeds(2)
+def replaced(scene: Scene, run: Run, step: str) -> Run:
+    """Kill the driver of a run that meets an outage at a step, and start another run."""
+    reported = run.reported
+    scene.break_at(run, step)
+    with scene.traffic:
+        scene.await_stopped(run, reported)
+    run.signal(signal.SIGKILL)
+    run.wait()
+    return scene.pipeline.start()
+
+
+@pytest.mark.rotate("kills_driver,seed", [(True, 0), (False, 1)])
 def test_at_any_time(
     make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, kills_driver: bool, seed: int
 ) -> None:

@@ -152,7 +152,7 @@ class Pipeline:
         topics = self.topics
         assert isinstance(topics, list)
         eventually(
-            lambda: run.running and all(map(self.is_caught_up, topics)),
+            lambda: run.running and self.is_caught_up(*topics),
             lambda: f"all is copied\n{run.tail()}",
             timeout,
         )
@@ -190,15 +190,18 @@ class Pipeline:
             timeout,
         )
 
-    def is_caught_up(self, topic: str) -> bool:
-        """Return whether the positions of a topic stand at its last stable offsets.
+    def is_caught_up(self, *topics: str) -> bool:
+        """Return whether the positions of topics stand at their last stable offsets.
 
         A partition that never had a record has no position.
         """
         commits = self.commit_topic
         positions = read_ledger(self.target, self.name, commits, mapping_topic="").positions
-        ends = end_offsets(self.source, topic, "read_committed")
-        return all(positions.get((topic, p), {}).get("offset", 0) == end for p, end in ends.items())
+        return all(
+            positions.get((topic, partition), {}).get("offset", 0) == end
+            for topic in topics
+            for partition, end in end_offsets(self.source, topic, "read_committed").items()
+        )
 
     def prove(self, least: int = 1) -> Proof:
         """Let the oracle compare all topics, and at least so many records."""
