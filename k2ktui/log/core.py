@@ -1,0 +1,63 @@
+"""The core of batches in C for the threads of this process, or why there is none."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cache
+
+from k2ktui.errors import K2kError
+from k2ktui.log.decompress import decompress
+from k2ktui.log.rebuild import compress
+from k2ktui.native.binding import VARIABLE, Core, Library, Unavailable, is_required, load_library
+
+log = logging.getLogger(__name__)
+
+
+class _Contexts(threading.local):
+    core: Core | None = None
+
+
+_contexts = _Contexts()
+
+
+def core() -> Core | None:
+    """Return the core of this thread; None where plain Python does its work.
+
+    Raises:
+        K2kError: it is required, and cannot be used.
+    """
+    library = _library()
+    if isinstance(library, str):
+        return None
+    if _contexts.core is None:
+        _contexts.core = Core(library, _convert)
+    return _contexts.core
+
+
+def why_not() -> str:
+    """Return why plain Python does the core's work; empty if it does not."""
+    library = _library()
+    return library if isinstance(library, str) else ""
+
+
+@cache
+def _library() -> Library | str:
+    try:
+        library = load_library()
+    except Unavailable as error:
+        if is_required():
+            raise K2kError(
+                f"The core of batches in C cannot be used, and {VARIABLE} requires it: {error}.",
+                unchanged="Nothing was copied.",
+                hint="Install k2ktui again where it can be compiled, or unset the variable.",
+            ) from error
+        log.info("batches are copied in plain Python, slower: %s", error)
+        return str(error)
+    with_instruction = "with" if library.has_instruction() else "without"
+    log.debug("the core of batches is loaded, %s the instruction for CRC-32C", with_instruction)
+    return library
+
+
+def _convert(codec: int, compresses: bool, data: bytes, most: int) -> bytes:
+    return compress(codec, data) if compresses else decompress(codec, data, most)

@@ -1,0 +1,464 @@
+"""Calls ``core.c`` by ctypes: the library that lies beside this file, one context a thread."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from k2ktui.native import codecs
+from k2ktui.native.codecs import Codecs, PythonCodec
+
+log = logging.getLogger(__name__)
+
+#: The variable of the shell: ``off`` uses plain Python, ``require`` fails without the library.
+VARIABLE = "K2KTUI_NATIVE"
+#: Beside this file, on every platform; with another suffix, it could be imported as a module.
+LIBRARY = "core.shared"
+#: Of the structs and functions in ``core.c``.
+ABI = 1
+HEADER_BYTES = 61
+_RECORD_HEAD_BYTES = 21
+_DAMAGED, _NO_ROOM, _NO_CODEC, _NO_MEMORY = -1, -2, -3, -4
+
+#: A batch of a fetch answer; ``row`` in ``core.c``.
+ROW = np.dtype(
+    [
+        ("base_offset", "i8"),
+        ("last_offset", "i8"),
+        ("base_timestamp", "i8"),
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("position", "u8"),
+        ("size", "u4"),
+        ("leader_epoch", "i4"),
+        ("base_sequence", "i4"),
+        ("count", "i4"),
+        ("attributes", "i2"),
+        ("producer_epoch", "i2"),
+        ("checksum_ok", "u1"),
+        ("mergeable", "u1"),
+        ("reserved", "u1", 2),
+    ]
+)
+assert ROW.itemsize == 72
+
+I64 = NDArray[np.int64]
+Rows = NDArray[np.void]
+Buffer = bytes | bytearray | memoryview
+
+
+class _Piece(Structure):
+    _fields_ = [
+        ("bytes", c_void_p),
+        ("size", c_uint64),
+        ("rows", c_void_p),
+        ("count", c_int64),
+    ]
+
+
+class _Built(Structure):
+    _fields_ = [
+        ("size", c_uint64),
+        ("body", c_uint64),
+        ("taken", c_int64),
+        ("count", c_int64),
+        ("ranges", c_int64),
+        ("last_offset", c_int64),
+    ]
+
+
+class _Located(Structure):
+    _fields_ = [
+        ("bytes", c_void_p),
+        ("size", c_uint64),
+        ("timestamps", c_void_p),
+        ("tails", c_void_p),
+        ("ends", c_void_p),
+        ("count", c_int64),
+    ]
+
+
+class Unavailable(Exception):
+    """The library cannot be used; the text says why."""
+
+
+class CoreError(Exception):
+    """The core does not do this input, for the reason in the text; plain Python decides."""
+
+
+class CoreRoom(CoreError):
+    """A buffer was too small for the first of the batches."""
+
+
+class Scanned(NamedTuple):
+    """The batches of a fetch answer; ``rows`` are of type ``ROW``.
+
+    What lies from ``consumed`` bytes on is not a whole batch of format 2.
+    """
+
+    rows: Rows
+    consumed: int
+
+
+class Piece(NamedTuple):
+    """Rows of one fetch answer."""
+
+    answer: Buffer
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesced:
+    """Batches that became one.
+
+    Attributes:
+        data: the batch, with a right checksum and without a producer.
+        batches: how many source batches are in it.
+        count: records.
+        ranges: the records' source offsets: first and count of those that follow each other.
+        last_offset: the last source offset of the last batch.
+    """
+
+    data: memoryview
+    batches: int
+    count: int
+    ranges: I64
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records of batches in offset order, by where they are in ``body``.
+
+    A tail is the encoded key, value and headers. Negative lengths are null.
+
+    Attributes:
+        batches: how many batches they are of.
+    """
+
+    body: memoryview
+    batches: int
+    offsets: I64
+    timestamps: I64
+    tails: I64
+    keys: I64
+    key_lengths: I64
+    values: I64
+    value_lengths: I64
+    headers: I64
+    ends: I64
+
+
+_COLUMNS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRecords:
+    """A batch of records, with a right checksum and without a producer; ``count`` are in it."""
+
+    data: memoryview
+    count: int
+
+
+_PLACE, _SIZE, _COUNT, _NUMBER = c_void_p, c_uint64, c_int64, c_int32
+#: Of each function in ``core.c``: what it returns, and its arguments.
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "scan": (c_int64, (_PLACE, _SIZE, _PLACE, _COUNT, _PLACE)),
+    "coalesce": (
+        c_int64,
+        (_PLACE, _PLACE, _COUNT, _SIZE, _NUMBER, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE),
+    ),
+    "columns": (c_int64, (_PLACE, _PLACE, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE, _PLACE)),
+    "build": (
+        c_int64,
+        (_PLACE, _PLACE, _PLACE, _COUNT, _SIZE, _NUMBER, _NUMBER, _PLACE, _SIZE, _PLACE),
+    ),
+    "stamp": (c_int64, (_PLACE, _SIZE, c_int64, _NUMBER, _NUMBER, _NUMBER, _NUMBER)),
+    "room": (c_uint64, (_SIZE,)),
+    "checksum": (c_uint32, (_PLACE, _SIZE, _NUMBER)),
+    "has_instruction": (c_int32, ()),
+    "codec": (c_int64, (_PLACE, _NUMBER, _NUMBER, _PLACE, _SIZE, _PLACE, _SIZE)),
+    "open": (c_void_p, (POINTER(Codecs),)),
+    "close": (None, (_PLACE,)),
+}
+
+
+class Library:
+    """The library's functions, without ``k2k_`` before their names.
+
+    Raises:
+        Unavailable: it cannot be loaded, or is another version.
+    """
+
+    scan: Any
+    coalesce: Any
+    columns: Any
+    build: Any
+    stamp: Any
+    room: Any
+    checksum: Any
+    has_instruction: Any
+    codec: Any
+    open: Any
+    close: Any
+
+    def __init__(self, path: Path) -> None:
+        try:
+            library = ctypes.CDLL(str(path))
+            abi = library.k2k_start()
+            if abi != ABI:
+                raise Unavailable(f"{path.name} has version {abi}, not {ABI}")
+            for name, (result, arguments) in _FUNCTIONS.items():
+                function = getattr(library, f"k2k_{name}")
+                function.restype, function.argtypes = result, arguments
+                setattr(self, name, function)
+        except (OSError, AttributeError) as error:
+            raise Unavailable(f"{path.name} cannot be loaded: {error}") from error
+
+
+def is_required() -> bool:
+    """Return whether the variable of the shell requires the library."""
+    return os.environ.get(VARIABLE) == "require"
+
+
+def load_library(path: Path | None = None) -> Library:
+    """Load the library beside this file, or another one.
+
+    Raises:
+        Unavailable: there is none, it cannot be loaded, or ``K2KTUI_NATIVE`` is ``off``.
+    """
+    if os.environ.get(VARIABLE) == "off":
+        raise Unavailable(f"{VARIABLE} is off")
+    path = path or Path(__file__).with_name(LIBRARY)
+    if not path.is_file():
+        raise Unavailable("the package was installed without it")
+    return Library(path)
+
+
+class Core:
+    """What one thread does with the library.
+
+    Args:
+        library: the library.
+        python: what does the codecs whose functions no package exports.
+
+    ``exported`` has the codecs whose functions come from a package. All methods raise
+    :class:`CoreError` for what the core does not do.
+    """
+
+    def __init__(self, library: Library, python: PythonCodec) -> None:
+        self._library = library
+        self._functions = codecs.find_codecs(python)
+        self._context = library.open(byref(self._functions))
+        if not self._context:
+            raise MemoryError
+        self._try_codecs()
+        self.exported = codecs.exported(self._functions)
+        self._scratch = bytearray()
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None):
+            self._library.close(self._context)
+
+    def _try_codecs(self) -> None:
+        """Use only functions that make of a known text what they should."""
+        for codec in codecs.exported(self._functions):
+            text, known = codecs.TEXT, codecs.COMPRESSED[codec]
+            compressed = self._convert(codec, text, 4096, compresses=True)
+            if (
+                not text
+                == self._convert(codec, known, 4096)
+                == self._convert(codec, compressed or b"", 4096)
+            ):
+                log.warning("%s goes through Python: its library is another", codecs.NAMES[codec])
+                codecs.drop_codec(self._functions, codec)
+        self._library.close(self._context)
+        self._context = self._library.open(byref(self._functions))
+
+    def _convert(
+        self, codec: int, data: bytes, room: int, *, compresses: bool = False
+    ) -> bytes | None:
+        out = ctypes.create_string_buffer(room)
+        size = self._library.codec(self._context, codec, compresses, data, len(data), out, room)
+        return None if size < 0 else out.raw[:size]
+
+    def decompress(self, codec: int, data: bytes, most: int) -> bytes:
+        """Return the records of a batch, decompressed to at most ``most`` bytes."""
+        result = self._convert(codec, data, most)
+        if result is None:
+            raise CoreError("the data is damaged, or too large")
+        return result
+
+    def scan(self, answer: Buffer) -> Scanned:
+        """Return a row for each batch from the beginning of a fetch answer."""
+        size = len(answer)
+        rows = np.zeros(size // HEADER_BYTES, dtype=ROW)
+        consumed = c_uint64()
+        count = self._library.scan(
+            _address(answer), size, rows.ctypes.data, len(rows), byref(consumed)
+        )
+        return Scanned(rows[:count], consumed.value)
+
+    def coalesce(self, pieces: Sequence[Piece], most: int, level: int = 0) -> Coalesced:
+        """Merge batches that are alike, from the first on; their rows are ``mergeable``.
+
+        Args:
+            pieces: the batches, in offset order.
+            most: no batch more is merged once those merged have so many bytes, compressed or not.
+            level: of the compression, 0 for the codec's usual one.
+        """
+        array = (_Piece * len(pieces))()
+        for place, (answer, rows) in zip(array, pieces, strict=True):
+            place.bytes, place.size = _address(answer), len(answer)
+            place.rows, place.count = rows.ctypes.data, len(rows)
+        compressed = any(len(rows) and rows["attributes"][0] & 7 for _, rows in pieces[:1])
+        out, room = self._room_for(pieces, most, compressed=compressed)
+        ranges = np.empty((most // 16 + 16, 2), dtype=np.int64)
+        built = _Built()
+        size = self._library.coalesce(
+            self._context, array, len(pieces), most, level, _address(out), room,
+            ranges.ctypes.data, len(ranges), byref(built),
+        )  # fmt: skip
+        if size <= 0:
+            raise _as_error(size)
+        data = memoryview(bytearray(out[:size]) if compressed else out)[:size]
+        return Coalesced(
+            data, built.taken, built.count, ranges[: built.ranges].copy(), built.last_offset
+        )
+
+    def _room_for(
+        self, pieces: Sequence[Piece], most: int, *, compressed: bool
+    ) -> tuple[bytearray | memoryview, int]:
+        """Return where a merged batch is written.
+
+        Compressed, it is smaller than what is needed to write it: it is copied from there.
+        Uncompressed, it is written in its own place.
+        """
+        if compressed:
+            room = int(self._library.room(2 * most))
+            if len(self._scratch) < room:
+                self._scratch = bytearray(room)
+            return memoryview(self._scratch), room
+        size = sum(int(rows["size"].sum()) for _, rows in pieces)
+        count = sum(int(rows["count"].sum()) for _, rows in pieces)
+        room = HEADER_BYTES + max(0, min(2 * most, size + _RECORD_HEAD_BYTES * count))
+        return np.empty(room, dtype=np.uint8).data, room
+
+    def columns(self, piece: Piece, most: int) -> Columns:
+        """Decode the records of batches, from the first on, up to ``most`` decompressed bytes.
+
+        It stops before the first batch that is damaged or too large.
+
+        Raises:
+            CoreRoom: the first one is too large.
+            CoreError: the first one is damaged.
+        """
+        answer, rows = piece
+        place = _Piece(_address(answer), len(answer), rows.ctypes.data, len(rows))
+        in_place = not (rows["attributes"] & 7).any()
+        body = None if in_place else np.empty(most, dtype=np.uint8)
+        room = int(rows["count"].sum(dtype=np.int64))
+        # A record has 7 bytes: counts in headers are not believed.
+        room = max(0, min(room, (len(answer) if in_place else most) // 7))
+        columns = np.empty((_COLUMNS, room), dtype=np.int64)
+        taken, used = c_int64(), c_uint64()
+        count = self._library.columns(
+            self._context, byref(place), None if body is None else body.ctypes.data, most,
+            columns.ctypes.data, room, byref(taken), byref(used),
+        )  # fmt: skip
+        if count < 0 or not taken.value:
+            raise _as_error(count)
+        data = memoryview(answer) if body is None else body.data[: used.value]
+        return Columns(data, taken.value, *(column[:count] for column in columns))
+
+    def build(
+        self,
+        body: Buffer,
+        timestamps: I64,
+        tails: I64,
+        ends: I64,
+        codec: int,
+        most: int,
+        rows: I64 | None = None,
+        level: int = 0,
+    ) -> BuiltRecords:
+        """Encode records into one batch of at most ``most`` bytes before compression.
+
+        A larger record is alone in its batch.
+
+        Args:
+            body: has the tails.
+            timestamps: epoch milliseconds.
+            tails: where each tail begins in ``body``.
+            ends: where it ends.
+            codec: the number in a batch's attributes.
+            most: bytes.
+            rows: which records, in which order; all by default.
+            level: as for ``coalesce``.
+        """
+        if not len(timestamps) == len(tails) == len(ends):
+            raise ValueError("columns of different lengths")
+        columns = [
+            np.ascontiguousarray(column, dtype=np.int64) for column in (timestamps, tails, ends)
+        ]
+        located = _Located(
+            _address(body), len(body), *(column.ctypes.data for column in columns), len(tails)
+        )
+        chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
+        count = len(tails) if chosen is None else len(chosen)
+        largest = int((columns[2] - columns[1]).max(initial=0)) + HEADER_BYTES + _RECORD_HEAD_BYTES
+        total = HEADER_BYTES + len(body) + _RECORD_HEAD_BYTES * count
+        room = int(self._library.room(max(largest, min(most, total) if chosen is None else most)))
+        out = np.empty(room, dtype=np.uint8)
+        built = _Built()
+        size = self._library.build(
+            self._context, byref(located), None if chosen is None else chosen.ctypes.data, count,
+            most, codec, level, out.ctypes.data, room, byref(built),
+        )  # fmt: skip
+        if size <= 0:
+            raise _as_error(size)
+        return BuiltRecords(out.data[:size], built.count)
+
+    def stamp(
+        self,
+        batch: memoryview,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        *,
+        transactional: bool,
+        checksum_known: bool,
+    ) -> None:
+        """Write a producer into a batch in place, and its checksum.
+
+        ``checksum_known``: the one in the batch is right, so that the new one follows from it.
+        """
+        error = self._library.stamp(
+            _address(batch), len(batch), producer_id, epoch, sequence, transactional, checksum_known
+        )
+        if error:
+            raise _as_error(error)
+
+
+def _address(data: Buffer) -> int:
+    """Return where bytes are; the caller keeps them."""
+    return int(np.frombuffer(data, dtype=np.uint8).ctypes.data) if len(data) else 0
+
+
+def _as_error(code: int) -> Exception:
+    if code == _NO_MEMORY:
+        return MemoryError()
+    if code == _NO_ROOM:
+        return CoreRoom("the records need more room")
+    if code == _NO_CODEC:
+        return CoreError("the codec failed")
+    return CoreError("the bytes do not follow the format, or nothing was given")

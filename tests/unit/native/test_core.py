@@ -1,0 +1,258 @@
+"""What the core in C does, and what it does not do: in numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+
+from k2ktui.log.batch import APPEND_TIME, split_batches
+from k2ktui.log.rebuild import compress
+from k2ktui.log.records import decode_records
+from k2ktui.native import codecs
+from k2ktui.native.binding import (
+    Coalesced,
+    Core,
+    CoreError,
+    CoreRoom,
+    Library,
+    Piece,
+    Rows,
+    Unavailable,
+    load_library,
+)
+from tests.support.records.core_comparison import (
+    MOST,
+    Counts,
+    compare,
+    convert,
+    open_core,
+    with_checksum,
+)
+from tests.support.records.made_batches import Made, Record, log
+from tests.support.records.native_library import installed_or_compiled
+
+RECORDS = tuple(Record(b"k%d" % n, b"v" * 50) for n in range(5))
+
+
+@pytest.fixture(scope="module")
+def core() -> Core:
+    return installed_or_compiled()
+
+
+def scanned(core: Core, batches: Sequence[Made]) -> tuple[memoryview, Rows]:
+    """Return an answer with these batches, and its rows, all of them mergeable."""
+    answer = memoryview(bytearray(b"".join(log(list(batches)))))
+    rows = core.scan(answer).rows
+    rows["mergeable"] = 1
+    return answer, rows
+
+
+def merged(core: Core, batches: Sequence[Made], most: int = MOST) -> Coalesced:
+    return core.coalesce([Piece(*scanned(core, batches))], most)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 100, 767, 768, 769, 5000, 70_001])
+def test_checksums(core: Core, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    library = core._library  # noqa: SLF001 - its functions are what is tested
+    assert [library.checksum(data, size, by_tables) for by_tables in (0, 1)] == [crc32c(data)] * 2
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_alike_batches_become_one(core: Core, codec: int) -> None:
+    one = merged(core, [Made(RECORDS, codec)] * 6)
+    assert (one.batches, one.count, one.last_offset) == (6, 30, 39)
+    assert one.ranges.tolist() == [[10, 30]]
+    (batch,) = split_batches(one.data)
+    assert batch.crc_ok()
+    assert (batch.base_offset, batch.last_offset, batch.count) == (0, 29, 30)
+    assert (batch.attributes, batch.producer_id, batch.leader_epoch) == (codec, -1, -1)
+
+
+def test_holes_of_compaction_are_in_the_ranges(core: Core) -> None:
+    holed = tuple(Record(b"k", b"v", after=after) for after in (2, 0, 70))
+    one = merged(core, [Made(holed, behind=3), Made(RECORDS, before=1), Made(RECORDS)])
+    assert one.ranges.tolist() == [[12, 2], [84, 1], [89, 10]]
+    assert one.last_offset == 98
+
+
+def test_append_time_becomes_create_time(core: Core) -> None:
+    one = merged(core, [Made(RECORDS, flags=APPEND_TIME, latest=at) for at in (7, 5, 9)])
+    (batch,) = split_batches(one.data)
+    assert decode_records(batch).timestamps.tolist() == [7] * 5 + [5] * 5 + [9] * 5
+    assert (batch.attributes, batch.base_timestamp, batch.max_timestamp) == (0, 7, 9)
+
+
+@pytest.mark.parametrize(
+    "other", [Made(RECORDS, 3), Made(RECORDS, epoch=4), Made(RECORDS, epoch=-1)]
+)
+def test_batches_of_another_codec_or_leader_epoch_end_a_merge(core: Core, other: Made) -> None:
+    one = merged(core, [Made(RECORDS), Made(RECORDS), other, Made(RECORDS)])
+    assert (one.batches, one.count) == (2, 10)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_batches_that_are_not_marked_end_a_merge(core: Core, at: int) -> None:
+    answer, rows = scanned(core, [Made(RECORDS)] * 4)
+    rows["mergeable"][at] = 0
+    if at == 0:
+        with pytest.raises(CoreError):
+            core.coalesce([Piece(answer, rows)], MOST)
+    else:
+        assert core.coalesce([Piece(answer, rows)], MOST).batches == at
+
+
+def test_a_batch_before_the_end_of_another_ends_a_merge(core: Core) -> None:
+    assert merged(core, [Made(RECORDS), Made(RECORDS), Made(RECORDS, before=-1)]).batches == 2
+
+
+def test_a_damaged_batch_ends_a_merge(core: Core) -> None:
+    one = merged(core, [Made(RECORDS, 3), Made(RECORDS, 3), Made(RECORDS, 3, counted=1)])
+    assert (one.batches, one.count) == (2, 10)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_answers_are_merged_together(core: Core, codec: int) -> None:
+    batches = log([Made(RECORDS, codec)] * 5)
+    pieces = []
+    for part in (batches[:2], batches[2:]):
+        answer = memoryview(bytearray(b"".join(part)))
+        rows = core.scan(answer).rows
+        rows["mergeable"] = 1
+        pieces.append(Piece(answer, rows))
+    one = core.coalesce(pieces, MOST)
+    assert (one.batches, one.ranges.tolist()) == (5, [[10, 25]])
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_merge_has_an_upper_size(core: Core, codec: int) -> None:
+    record = (Record(None, b"ab" * 5_000),)
+    one = merged(core, [Made(record, codec)] * 60)
+    assert one.batches == MOST // 10_000 + 1
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_batches_that_hold_much_more_are_refused(core: Core, codec: int) -> None:
+    """A few kilobytes may hold gigabytes; what a merge may need is allocated, and no more."""
+    bomb = Made((Record(None, bytes(4 << 20)),), codec)
+    with pytest.raises(CoreError):
+        merged(core, [bomb, bomb])
+    assert merged(core, [Made(RECORDS, codec), bomb]).batches == 1
+    answer, rows = scanned(core, [bomb])
+    with pytest.raises(CoreError):
+        core.columns(Piece(answer, rows), MOST)
+    assert len(core.columns(Piece(answer, rows), 5 << 20).offsets) == 1
+
+
+def test_columns_end_before_what_has_no_room(core: Core) -> None:
+    answer, rows = scanned(core, [Made((Record(None, bytes(1000)),), 3)] * 9)
+    assert core.columns(Piece(answer, rows), 3100).batches == 3
+    with pytest.raises(CoreRoom):
+        core.columns(Piece(answer, rows), 900)
+
+
+def test_a_count_that_lies_allocates_nothing(core: Core) -> None:
+    (batch,) = log([Made(RECORDS)])
+    data = bytearray(batch)
+    data[57:61] = (0x7FFFFFFF).to_bytes(4, "big")
+    answer = memoryview(bytearray(with_checksum(bytes(data))))
+    with pytest.raises(CoreError):
+        core.columns(Piece(answer, core.scan(answer).rows), MOST)
+
+
+def test_a_batch_is_built_up_to_a_size_and_of_chosen_records(core: Core) -> None:
+    body = b"".join(record.tail() for record in RECORDS)
+    ends = np.cumsum([len(record.tail()) for record in RECORDS])
+    tails, times = ends - len(RECORDS[0].tail()), np.arange(5) + 1_000
+    one = len(RECORDS[0].tail()) + 21
+    assert core.build(body, times, tails, ends, 0, 61 + 3 * one).count == 3
+    assert core.build(body, times, tails, ends, 0, 10).count == 1, "one alone is never too large"
+    chosen = core.build(body, times, tails, ends, 4, 1 << 20, np.array([4, 0]))
+    (batch,) = split_batches(chosen.data)
+    records = decode_records(batch)
+    assert records.timestamps.tolist() == [1_004, 1_000]
+    assert list(records.tails) == [RECORDS[4].tail(), RECORDS[0].tail()]
+    for row in (-1, 5):
+        with pytest.raises(CoreError):
+            core.build(body, times, tails, ends, 0, 100, np.array([row]))
+    with pytest.raises(CoreError):
+        core.build(body, times, tails, ends + 1, 0, 1 << 20)
+    with pytest.raises(CoreError):
+        core.build(body, times, tails - 1, ends, 0, 1 << 20)
+
+
+def test_a_stamp_keeps_what_was_damaged_in_memory_detectable(core: Core) -> None:
+    one = merged(core, [Made(RECORDS)] * 3).data
+    one[100] ^= 1
+    core.stamp(one, 1, 2, 3, transactional=True, checksum_known=True)
+    (batch,) = split_batches(one)
+    assert not batch.crc_ok()
+    with pytest.raises(CoreError):
+        core.stamp(one[:60], 1, 2, 3, transactional=True, checksum_known=True)
+
+
+def test_lz4_and_zstd_are_taken_from_their_packages(core: Core) -> None:
+    assert core.exported == [codecs.LZ4, codecs.ZSTD]
+
+
+@pytest.mark.parametrize("codec", sorted(codecs.COMPRESSED))
+def test_known_bytes_are_decompressed(core: Core, codec: int) -> None:
+    assert core.decompress(codec, codecs.COMPRESSED[codec], 200) == codecs.TEXT
+    with pytest.raises(CoreError):
+        core.decompress(codec, codecs.COMPRESSED[codec], len(codecs.TEXT) - 1)
+
+
+def test_without_functions_of_packages_python_makes_the_same() -> None:
+    installed_or_compiled()
+    with mock.patch.object(codecs, "find_spec", return_value=None):
+        core = open_core()
+    assert core.exported == []
+    counts = Counts()
+    for codec in range(5):
+        compare(core, b"".join(log([Made(RECORDS, codec)] * 4)), counts)
+    assert (counts.merged, counts.refused) == (20, 0)
+
+
+def test_functions_that_make_something_else_are_not_used() -> None:
+    installed_or_compiled()
+    other = codecs.COMPRESSED | {codecs.LZ4: compress(codecs.LZ4, b"another text")}
+    with mock.patch.object(codecs, "COMPRESSED", other):
+        assert open_core().exported == [codecs.ZSTD]
+
+
+def test_an_exception_of_a_codec_in_python_refuses_the_batch() -> None:
+    library = load_library()
+
+    def fails(codec: int, compresses: bool, data: bytes, most: int) -> bytes:
+        if compresses:
+            raise KeyboardInterrupt
+        return convert(codec, compresses, data, most)
+
+    core = Core(library, fails)
+    with pytest.raises(CoreError):
+        merged(core, [Made(RECORDS, codecs.GZIP)] * 3)
+    assert merged(core, [Made(RECORDS)] * 3).batches == 3
+
+
+def test_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_or_compiled()
+    monkeypatch.setattr("k2ktui.native.binding.ABI", 0)
+    with pytest.raises(Unavailable, match="has version 1, not 0"):
+        load_library()
+
+
+def test_another_file_is_not_used() -> None:
+    with pytest.raises(Unavailable, match="cannot be loaded"):
+        Library(Path(__file__))
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("K2KTUI_NATIVE", "off")
+    with pytest.raises(Unavailable, match="off"):
+        load_library()
