@@ -176,6 +176,11 @@ class AbortedTransactions:
         self._pending = sorted(aborted, key=lambda item: item[1], reverse=True)
         self._open: set[int] = set()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether a transactional batch may be dropped; control batches are, always."""
+        return bool(self._pending or self._open)
+
     def drops(self, batch: Batch) -> bool:
         """Whether to drop this batch; call it for every batch, in order."""
         if batch.magic < 2:

@@ -7,6 +7,7 @@ import threading
 from functools import cache
 
 from k2ktui.errors import K2kError
+from k2ktui.log import batch
 from k2ktui.log.decompress import decompress
 from k2ktui.log.rebuild import compress
 from k2ktui.native.binding import VARIABLE, Core, Library, Unavailable, is_required, load_library
@@ -39,6 +40,31 @@ def why_not() -> str:
     """Return why plain Python does the core's work; empty if it does not."""
     library = _library()
     return library if isinstance(library, str) else ""
+
+
+def stamp_producer(
+    view: memoryview,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    *,
+    transactional: bool,
+    checksum_known: bool = False,
+) -> None:
+    """Rewrite a batch in place for this producer, as :func:`k2ktui.log.batch.stamp_producer`.
+
+    ``checksum_known``: the checksum in the batch is right. The core then does not read the records
+    again, and a byte of them that was damaged in memory meanwhile is found by the target.
+    """
+    in_c = core()
+    if in_c is None:
+        batch.stamp_producer(view, producer_id, epoch, sequence, transactional=transactional)
+        return
+    in_c.stamp(
+        *(view, producer_id, epoch, sequence),
+        transactional=transactional,
+        checksum_known=checksum_known,
+    )
 
 
 @cache

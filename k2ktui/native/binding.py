@@ -6,7 +6,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ LIBRARY = "core.shared"
 ABI = 1
 HEADER_BYTES = 61
 _RECORD_HEAD_BYTES = 21
+_TABLE_ROWS = 4096
 _DAMAGED, _NO_ROOM, _NO_CODEC, _NO_MEMORY = -1, -2, -3, -4
 
 #: A batch of a fetch answer; ``row`` in ``core.c``.
@@ -264,6 +265,7 @@ class Core:
         self._try_codecs()
         self.exported = codecs.exported(self._functions)
         self._scratch = bytearray()
+        self._table = np.empty(_TABLE_ROWS, dtype=ROW)
 
     def __del__(self) -> None:
         if getattr(self, "_context", None):
@@ -300,13 +302,19 @@ class Core:
 
     def scan(self, answer: Buffer) -> Scanned:
         """Return a row for each batch from the beginning of a fetch answer."""
-        size = len(answer)
-        rows = np.zeros(size // HEADER_BYTES, dtype=ROW)
-        consumed = c_uint64()
-        count = self._library.scan(
-            _address(answer), size, rows.ctypes.data, len(rows), byref(consumed)
-        )
-        return Scanned(rows[:count], consumed.value)
+        place, size, table = _address(answer), len(answer), self._table
+        parts: list[Rows] = []
+        at, consumed = 0, c_uint64()
+        while True:
+            count = self._library.scan(
+                place + at, size - at, table.ctypes.data, len(table), byref(consumed)
+            )
+            rows = table[:count].copy()
+            rows["position"] += at
+            parts.append(rows)
+            at += consumed.value
+            if count < len(table):
+                return Scanned(rows if len(parts) == 1 else np.concatenate(parts), at)
 
     def coalesce(self, pieces: Sequence[Piece], most: int, level: int = 0) -> Coalesced:
         """Merge batches that are alike, from the first on; their rows are ``mergeable``.
@@ -451,6 +459,8 @@ class Core:
 
 def _address(data: Buffer) -> int:
     """Return where bytes are; the caller keeps them."""
+    if isinstance(data, memoryview) and not data.readonly and len(data):
+        return ctypes.addressof(c_char.from_buffer(data))  # an eighth of NumPy's time
     return int(np.frombuffer(data, dtype=np.uint8).ctypes.data) if len(data) else 0
 
 

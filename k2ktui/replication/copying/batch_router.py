@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.transforms.header_names import OriginHeader
+from k2ktui.engine.transforms.header_names import SAME_HEADERS, OriginHeader
 from k2ktui.engine.transforms.partitioner import partitions_for_keys
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, find_defect
+from k2ktui.log.core import core
 from k2ktui.log.rebuild import build_batches, built_bytes
 from k2ktui.log.record_headers import change_headers, native_rows
 from k2ktui.log.records import (
@@ -27,17 +28,22 @@ from k2ktui.log.records import (
     decompress_payload,
 )
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
+from k2ktui.native.binding import HEADER_BYTES, CoreError
 from k2ktui.replication.copying.dead_letters import DeadLetterOwner
 from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
-from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.copying.partition_reader import (
+    SMALL_BATCH_BYTES,
+    PartitionReader,
+    now_ms,
+)
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
 from k2ktui.replication.copying.slot_task import CopyPath, Route, UnknownSchemas
 
-# Merge waiting batches up to this size: a request carries one batch per target partition.
-SMALL_BATCH_BYTES = 16 << 10
+# Small batches are merged up to this size.
 _MERGED_BYTES = 256 << 10
 _MERGE_FROM = 3
+_LEAST_MERGED = 2
 _DECODED_TOGETHER_BYTES = 1 << 20
 _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
@@ -126,6 +132,10 @@ class BatchRouter:
         if rules.path is CopyPath.RECORD and not rules.keeps_batches:
             return self._rebuild(reader, len(reader.ready), None)
         most = _REBUILT_BYTES if limit is None else limit.uncompressed
+        if limit is None:
+            merged = self._merge(reader)
+            if merged is not None:
+                return [merged]
         # A batch that cannot be decoded is copied unchanged, or its defect is reported below.
         with suppress(CorruptBatch):
             decoded = _decode_too_large(reader)
@@ -134,12 +144,56 @@ class BatchRouter:
             run = _small_batches(reader)
             if run.is_merged:
                 return self._rebuild(reader, len(run.batches), most, run)
-        batch = reader.ready[0]
+        batch = reader.ready.first
         if find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
             unchanged = self._take_unchanged(reader)
             if unchanged is not None:
                 return [unchanged]
         return self._rebuild(reader, 1, most)
+
+    def _merge(self, reader: PartitionReader) -> OutgoingBatch | None:
+        """Merge the next small batches in C, and take them.
+
+        Returns:
+            None if records are changed on their way, if there are not enough such batches, or where
+            the core does not do it: then, plain Python decides.
+        """
+        in_c, rules = core(), reader.assignment.route
+        if in_c is None or len(reader.ready) < _MERGE_FROM or self._changes_records(rules):
+            return None
+        assert rules.partition is not None
+        pieces = reader.ready.mergeable(_MERGED_BYTES // HEADER_BYTES)
+        if not pieces:
+            return None
+        epoch = int(pieces[0].rows["leader_epoch"][0])
+        try:
+            merged = in_c.coalesce(pieces, _MERGED_BYTES)
+        except CoreError:
+            return None
+        if merged.batches < _LEAST_MERGED:
+            return None
+        reader.take_merged(merged.batches, merged.last_offset, epoch)
+        sources = None
+        if len(merged.ranges) > 1:
+            sources = np.concatenate([np.arange(n) + first for first, n in merged.ranges.tolist()])
+        return OutgoingBatch(
+            *((rules.topic, rules.partition), merged.data, merged.count, int(merged.ranges[0, 0])),
+            sources,
+            reader,
+            rebuilt=True,
+            checksum_known=True,
+        )
+
+    def _changes_records(self, rules: Route) -> bool:
+        """Return whether records may become others, or go to different partitions."""
+        return (
+            (rules.schemas is not None and self._ids is not None)
+            or self._origin is not None
+            or rules.headers != SAME_HEADERS
+            or rules.partition is None
+            or rules.now_timestamps
+            or rules.codec is not None
+        )
 
     def _take_unchanged(self, reader: PartitionReader) -> OutgoingBatch | None:
         """Take the next batch as a whole, with the target's schema ids in their place.
@@ -147,7 +201,7 @@ class BatchRouter:
         Returns:
             None if records of it cannot be copied as they are; nothing was taken.
         """
-        rules, batch = reader.assignment.route, reader.ready[0]
+        rules, batch = reader.assignment.route, reader.ready.first
         assert rules.partition is not None
         view = batch.view
         if rules.schemas is not None and self._ids is not None:
@@ -159,7 +213,10 @@ class BatchRouter:
         reader.take()
         target, rebuilt = (rules.topic, rules.partition), view is not batch.view
         return OutgoingBatch(
-            target, view, batch.count, batch.base_offset, owner=reader, rebuilt=rebuilt
+            *(target, view, batch.count, batch.base_offset),
+            owner=reader,
+            rebuilt=rebuilt,
+            checksum_known=rules.schemas is None,
         )
 
     def _rebuild(
@@ -265,7 +322,7 @@ def _decode_too_large(reader: PartitionReader) -> Decoded | None:
     Raises:
         CorruptBatch: it cannot be decoded.
     """
-    batch, limit = reader.ready[0], reader.size_limit
+    batch, limit = reader.ready.first, reader.size_limit
     if limit is None or len(batch.view) <= limit.sent:
         return None
     decoded = decode_with_keys(batch, reader.handed)
@@ -277,9 +334,10 @@ def _small_batches(reader: PartitionReader) -> _Run:
     run, size = _Run([], []), 0
     if len(reader.ready) < _MERGE_FROM:
         return run
-    first = reader.ready[0]
+    first = reader.ready.first
     for batch in reader.ready:
         alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
+        alike = alike and batch.leader_epoch == first.leader_epoch
         if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
         try:
@@ -305,12 +363,12 @@ def _decode_next(
         run = _small_batches(reader) if first is None else first
         if run.is_merged:
             return decode_run(run.batches, run.bodies, reader.handed), len(run.batches)
-    return decode_with_keys(reader.ready[0], reader.handed), 1
+    return decode_with_keys(reader.ready.first, reader.handed), 1
 
 
 def _codec_of(reader: PartitionReader) -> int:
     """Return how the records of the next batch are compressed."""
-    codec, batch = reader.assignment.route.codec, reader.ready[0]
+    codec, batch = reader.assignment.route.codec, reader.ready.first
     if codec is not None:
         return codec
     return batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
@@ -370,7 +428,11 @@ def _encode(
 ) -> Iterator[OutgoingBatch]:
     for built in build_batches(records, codec, largest):
         data, first = memoryview(built.data), int(built.sources[0])
-        yield OutgoingBatch(target, data, built.count, first, built.sources, owner, rebuilt=True)
+        yield OutgoingBatch(
+            *(target, data, built.count, first, built.sources, owner),
+            rebuilt=True,
+            checksum_known=True,
+        )
 
 
 def choose_partitions(

@@ -36,7 +36,8 @@ from k2ktui.kafka.wire.codes import (
     Code,
     code_name,
 )
-from k2ktui.log.batch import CorruptBatch, next_sequence, stamp_producer
+from k2ktui.log.batch import CorruptBatch, next_sequence
+from k2ktui.log.core import stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.slot_settings import ProduceSettings
@@ -405,6 +406,7 @@ class BatchSender:
             self._producer.epoch,
             sequence,
             transactional=self._producer.transactional_id is not None,
+            checksum_known=outgoing.checksum_known,
         )
 
     def _post(self, node: int, items: list[tuple[_Queue, OutgoingBatch]]) -> None:

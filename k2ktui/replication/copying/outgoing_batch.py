@@ -28,7 +28,8 @@ class OutgoingBatch:
 
     ``sources`` are the records' source offsets, None if they are consecutive from
     ``first_source``. ``owner`` is None for state records. ``rebuilt`` says that its bytes are not
-    those of a batch of the source. ``sequence`` is -1 until the batch is first sent, at
+    those of a batch of the source. ``checksum_known`` says that the checksum in it is right: the
+    one after stamping follows from it. ``sequence`` is -1 until the batch is first sent, at
     ``first_sent`` (monotonic seconds).
     """
 
@@ -39,5 +40,6 @@ class OutgoingBatch:
     sources: I64 | None = None
     owner: BatchOwner | None = None
     rebuilt: bool = False
+    checksum_known: bool = False
     sequence: int = -1
     first_sent: float = 0.0

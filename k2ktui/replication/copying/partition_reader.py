@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from k2ktui.engine.records.gaps import with_gap
 from k2ktui.engine.records.state import (
@@ -22,14 +22,18 @@ from k2ktui.engine.records.state import (
 )
 from k2ktui.log.batch import (
     APPEND_TIME,
+    CONTROL,
     DELETE_HORIZON,
+    TRANSACTIONAL,
     AbortedTransactions,
     Batch,
     CorruptBatch,
     split_batches,
 )
+from k2ktui.log.core import core
 from k2ktui.log.records import I64
 from k2ktui.log.schema_id_columns import UsedId
+from k2ktui.native.binding import Core, Rows
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.landed_spans import LandedSpans
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
@@ -42,6 +46,11 @@ from k2ktui.replication.copying.slot_task import (
     SlotTask,
     with_topics,
 )
+from k2ktui.replication.copying.waiting_batches import WaitingBatches, batch_of
+
+#: Batches up to this size are merged while they wait: a request carries one batch per target
+#: partition.
+SMALL_BATCH_BYTES = 16 << 10
 
 Span = tuple[int, int]  # of source offsets: [first, end)
 
@@ -111,7 +120,7 @@ class PartitionReader:
         self.leader_epoch = self._handed_epoch = position.leader_epoch
         self.check_epoch = position.leader_epoch >= 0
         self.log_end = position.end
-        self.ready: deque[Batch] = deque()
+        self.ready = WaitingBatches()
         self.ready_bytes = 0
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
@@ -149,12 +158,63 @@ class PartitionReader:
         """
         filter_ = AbortedTransactions(aborted)
         before = self.ready_bytes
+        view = memoryview(records)
+        if view.readonly:
+            view = memoryview(bytearray(records))  # batches are stamped in place
+        in_c = core()
         try:
-            for batch in split_batches(records):
+            at = 0 if in_c is None else self._receive_scanned(in_c, view, filter_)
+            for batch in split_batches(view[at:]):
                 self._receive(batch, filter_)
         except CorruptBatch as error:
             self.corrupt(error, self.fetched)
         return self.ready_bytes - before
+
+    def _receive_scanned(self, in_c: Core, answer: memoryview, filter_: AbortedTransactions) -> int:
+        """Queue the batches of an answer that the core has scanned: many at once, as rows.
+
+        Returns:
+            Where it has stopped: what follows must be looked at one by one.
+
+        Raises:
+            CorruptBatch: as ``_receive``.
+        """
+        rows, consumed = in_c.scan(answer)
+        rows["mergeable"] = rows["size"] <= SMALL_BATCH_BYTES
+        at = 0
+        for special in [*np.flatnonzero(~self._are_ordinary(rows, filter_)).tolist(), len(rows)]:
+            if at < special:
+                self._receive_rows(answer, rows[at:special])
+            if special < len(rows):
+                self._receive(batch_of(answer, rows[special]), filter_)
+            at = special + 1
+        return consumed
+
+    def _are_ordinary(self, rows: Rows, filter_: AbortedTransactions) -> NDArray[np.bool_]:
+        """Return which rows need no rule of ``_receive``: their batches are copied."""
+        last, attributes = rows["last_offset"], rows["attributes"]
+        # A batch that ends before the position, or before the one in front of it, is left out.
+        before = np.maximum.accumulate(np.concatenate(([self.fetched - 1], last[:-1])))
+        ordinary: NDArray[np.bool_] = (
+            (rows["checksum_ok"] == 1) & (rows["count"] > 0) & (last > before)
+        )
+        unruled = CONTROL
+        if filter_.is_needed or self._origins is not None:
+            unruled |= TRANSACTIONAL
+        ordinary &= (attributes & unruled) == 0
+        if self.refused_at is not None:
+            ordinary &= last < self.refused_at
+        return ordinary
+
+    def _receive_rows(self, answer: memoryview, rows: Rows) -> None:
+        if rows["base_offset"][0] < self.fetched:
+            rows["mergeable"][0] = 0  # its first records were copied before
+        self.fetched = int(rows["last_offset"][-1]) + 1
+        epochs = rows["leader_epoch"][rows["leader_epoch"] >= 0]
+        if len(epochs):
+            self.leader_epoch = int(epochs[-1])
+        self.ready_bytes += int(rows["size"].sum())
+        self.ready.append_rows(answer, rows)
 
     def _receive(self, batch: Batch, filter_: AbortedTransactions) -> None:
         after = batch.last_offset + 1
@@ -220,21 +280,21 @@ class PartitionReader:
         """
         if self._origins is None:
             return 0
-        before = self.ready_bytes
-        waiting, self.ready = self.ready, deque()
+        before, origins = self.ready_bytes, self._origins
         self.undecided.clear()
-        for batch in waiting:
-            origin = Origin.NATIVE
-            if batch.is_transactional:
-                origin = self._origins.origin(batch.producer_id)
-            if origin is Origin.OPPOSITE:
-                self.ready_bytes -= len(batch.view)
-                first = max(batch.base_offset, self.handed)
-                self._left_out.append((first, batch.last_offset + 1))
-                continue
+
+        def is_opposite(batch: Batch) -> bool:
+            if not batch.is_transactional:
+                return False
+            origin = origins.origin(batch.producer_id)
             if origin is Origin.UNDECIDED:
                 self.undecided.add(batch.producer_id)
-            self.ready.append(batch)
+            return origin is Origin.OPPOSITE
+
+        for batch in self.ready.leave_out(is_opposite):
+            self.ready_bytes -= len(batch.view)
+            first = max(batch.base_offset, self.handed)
+            self._left_out.append((first, batch.last_offset + 1))
         if not self.ready:
             self._hand_all()
         return before - self.ready_bytes
@@ -284,15 +344,19 @@ class PartitionReader:
 
     def take(self) -> Batch:
         """Remove and return the next batch; the caller must hand all of it to the writer."""
-        batch = self.ready.popleft()
-        self.ready_bytes -= len(batch.view)
-        self.handed = batch.last_offset + 1
-        if batch.leader_epoch >= 0:
-            self._handed_epoch = batch.leader_epoch
+        batch = self.ready.first
+        self.take_merged(1, batch.last_offset, batch.leader_epoch)
+        return batch
+
+    def take_merged(self, count: int, last_offset: int, leader_epoch: int) -> None:
+        """Remove the next batches, of one leader epoch; the caller must hand on all of them."""
+        self.ready_bytes -= self.ready.take(count)
+        self.handed = last_offset + 1
+        if leader_epoch >= 0:
+            self._handed_epoch = leader_epoch
         if not self.ready:
             # The rest up to ``fetched`` is control batches and aborted records: nothing to copy.
             self._hand_all()
-        return batch
 
     def take_before(self, offset: int) -> None:
         """Take the part of the next batch before an offset; drop the rest and what follows."""
@@ -323,7 +387,7 @@ class PartitionReader:
         """Timestamp (epoch ms) of the first record not handed on; -1 if it was not fetched."""
         if not self.ready:
             return -1
-        batch = self.ready[0]
+        batch = self.ready.first
         # With a delete horizon (KIP-534), the base timestamp is that horizon, which lies ahead.
         latest = batch.attributes & (APPEND_TIME | DELETE_HORIZON)
         return batch.max_timestamp if latest else batch.base_timestamp
@@ -445,7 +509,7 @@ class PartitionReader:
 
     @property
     def _last_epoch(self) -> int:
-        return self.ready[-1].leader_epoch if self.ready else self._handed_epoch
+        return self.ready.last.leader_epoch if self.ready else self._handed_epoch
 
     def drop_from(self, offset: int) -> int:
         """Drop what was fetched at or after this offset and not handed on.
@@ -457,8 +521,8 @@ class PartitionReader:
         """
         before = self.ready_bytes
         end = min(offset, self.fetched)
-        while self.ready and self.ready[-1].last_offset >= offset:
-            batch = self.ready.pop()
+        while self.ready and self.ready.last.last_offset >= offset:
+            batch = self.ready.take_last()
             self.ready_bytes -= len(batch.view)
             end = min(end, self._first_offset(batch))
         self.fetched = max(end, self.handed)
@@ -470,7 +534,7 @@ class PartitionReader:
         if dropped.magic >= 2:
             return dropped.base_offset
         # A compressed message of magic 0 or 1 has the offset of the last record in it.
-        return self.ready[-1].last_offset + 1 if self.ready else self.handed
+        return self.ready.last.last_offset + 1 if self.ready else self.handed
 
     def agrees_until(self, epoch: int, end: int) -> int:
         """Return the offset up to which the fetched batches match the broker's log.

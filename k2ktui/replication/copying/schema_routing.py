@@ -70,7 +70,7 @@ class SchemaIdStage:
             CorruptBatch: its bytes do not follow the format.
             UnresolvedSchemas: ids were not looked up yet.
         """
-        batch = reader.ready[0]
+        batch = reader.ready.first
         mapped = map_batch(batch, rule, self._known.of(reader.source.topic))
         if mapped is None:
             return None

@@ -40,7 +40,9 @@ def split_refused(
         at = outgoing.first_source + first if sources is None else int(sources[0])
         parts.append(
             OutgoingBatch(
-                outgoing.target, memoryview(built.data), built.count, at, sources, outgoing.owner
+                *(outgoing.target, memoryview(built.data), built.count, at, sources),
+                outgoing.owner,
+                checksum_known=True,
             )
         )
         first += built.count

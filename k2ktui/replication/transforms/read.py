@@ -258,7 +258,7 @@ class MicroBatchReader:
     def _take_native(self, reader: PartitionReader, origin: OriginHeader) -> RecordColumns | None:
         """Return the next batch's records, without those of the opposite pipeline."""
         try:
-            records = decode_records(reader.ready[0], reader.handed)
+            records = decode_records(reader.ready.first, reader.handed)
             native = native_rows(records, origin)
             columns = split_records(records.take(native))
         except CorruptBatch as error:
@@ -312,5 +312,5 @@ def _stop_corrupt(reader: PartitionReader, error: CorruptBatch) -> None:
 
 
 def _codec(reader: PartitionReader) -> int:
-    first = reader.ready[0] if reader.ready else None
+    first = reader.ready.first if reader.ready else None
     return first.attributes & COMPRESSION_MASK if first is not None and first.magic == 2 else 0

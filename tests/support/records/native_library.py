@@ -5,29 +5,51 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import k2ktui.native
-from k2ktui.native.binding import Core, Unavailable, is_required, load_library
-from tests.support.records.core_comparison import open_core
+from k2ktui.log import core
+from k2ktui.native.binding import Core, Library, Unavailable, is_required, load_library
+from tests.support.records.core_comparison import convert
 
 SOURCE = Path(k2ktui.native.__file__).with_name("core.c")
 
 
 def installed_or_compiled() -> Core:
     """Return a core; the test is skipped where there is neither a library nor a compiler."""
+    return Core(_library(), convert)
+
+
+def _library() -> Library:
     try:
-        load_library()
+        return load_library()
     except Unavailable as error:
         if is_required():
             raise
         if shutil.which("cc") is None:
             pytest.skip(f"the core of batches: {error}, and there is no C compiler")
-        return open_core(_compiled())
-    return open_core()
+        return load_library(_compiled())
+
+
+@contextmanager
+def in_c() -> Iterator[None]:
+    """Let the product use the core."""
+    library = _library()
+    with mock.patch.object(core, "_library", lambda: library):
+        yield
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Let the product do without the core."""
+    with mock.patch.object(core, "_library", lambda: "a test does without it"):
+        yield
 
 
 @cache

@@ -256,3 +256,13 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("K2KTUI_NATIVE", "off")
     with pytest.raises(Unavailable, match="off"):
         load_library()
+
+
+def test_an_answer_with_more_batches_than_a_table_has_rows(core: Core) -> None:
+    batches = log([Made((Record(None, b"v"),))] * 9000)
+    answer = memoryview(bytearray(b"".join(batches)))
+    rows, consumed = core.scan(answer)
+    assert (len(rows), consumed) == (9000, len(answer))
+    assert rows["base_offset"].tolist() == list(range(10, 9010))
+    sizes = np.array([len(batch) for batch in batches])
+    assert rows["position"].tolist() == (np.cumsum(sizes) - sizes).tolist()

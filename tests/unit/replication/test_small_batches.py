@@ -1,4 +1,4 @@
-"""Small batches decoded in one pass become what they become one by one, byte for byte."""
+"""Small batches decoded in one pass, or in C, become what they become one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from k2ktui.log.records import (
 )
 from k2ktui.replication.copying import batch_router
 from k2ktui.replication.copying.batch_router import BatchRouter
-from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
+from k2ktui.replication.copying.partition_reader import SMALL_BATCH_BYTES, PartitionReader
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     CopyPath,
@@ -53,9 +54,17 @@ from tests.support.records.made_batches import (
     alike,
     log,
 )
+from tests.support.records.native_library import in_c, in_python
 from tests.support.schedule.examples import examples
 
 SOURCE = SourcePartition("t", 0)
+
+
+@pytest.fixture(params=[in_python, in_c], autouse=True, scope="module")
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs with the core in C, and without it."""
+    with request.param():
+        yield
 
 
 @contextmanager
@@ -69,6 +78,14 @@ def one_by_one() -> Iterator[None]:
         yield
 
 
+def sources_of(sent: OutgoingBatch) -> list[int]:
+    """Return the source offsets of its records."""
+    if sent.sources is None:
+        return list(range(sent.first_source, sent.first_source + sent.count))
+    offsets: list[int] = sent.sources.tolist()
+    return offsets
+
+
 def reader_of(
     position: int,
     refused: int | None = None,
@@ -77,7 +94,7 @@ def reader_of(
 ) -> PartitionReader:
     fault = None if refused is None else Fault(SOURCE, FaultKind.TOO_LARGE, "", "", refused)
     route = Route(path, "t", 0 if path is CopyPath.VERBATIM else None, 3)
-    begin = Position(0, position, -1, "", 1, 0, "t", 0)
+    begin = Position(position, 0, -1, "", 1, 0, "t", 0)
     return PartitionReader(Assignment(SOURCE, begin, route, None, limit, fault))
 
 
@@ -149,10 +166,7 @@ def test_every_record_arrives_with_its_offset_and_time(
         for sent in BatchRouter("p").take_next(reader):
             (batch,) = split_batches(sent.data)
             records = decode_records(batch)
-            sources = sent.sources
-            offsets = range(sent.first_source, sent.first_source + sent.count)
-            at_source = list(offsets) if sources is None else sources.tolist()
-            copied += zip(at_source, records.timestamps.tolist(), records.tails, strict=True)
+            copied += zip(sources_of(sent), records.timestamps.tolist(), records.tails, strict=True)
     assert copied == expected
 
 
@@ -201,8 +215,7 @@ def test_control_batches_between_are_left_out() -> None:
     reader = reader_of(0)
     reader.receive(b"".join(log(batches)), [])
     (sent,) = BatchRouter("p").take_next(reader)
-    assert sent.sources is not None
-    assert sent.sources.tolist() == [*range(10, 20), *range(21, 31)]
+    assert sources_of(sent) == [*range(10, 20), *range(21, 31)]
     assert reader.handed == 31
 
 
@@ -220,7 +233,7 @@ def test_old_messages_end_a_run() -> None:
 def test_batches_that_hold_much_more_are_not_small(codec: int) -> None:
     bomb = Made((Record(None, bytes(16 << 20)),), codec)
     data = log([*some(2, codec), bomb, bomb, bomb])
-    if len(data[2]) > batch_router.SMALL_BATCH_BYTES:
+    if len(data[2]) > SMALL_BATCH_BYTES:
         # Of this codec, the same records do not fit into a small batch.
         bomb = Made((Record(None, bytes(1 << 20)),), codec)
         data = log([*some(2, codec), bomb, bomb, bomb])
@@ -241,9 +254,11 @@ def test_batches_that_hold_much_more_are_not_small(codec: int) -> None:
 def test_a_run_ends_before_a_refused_record(codec: int) -> None:
     reader = reader_of(0, refused=27)
     reader.receive(b"".join(log(some(6, codec))), [])
-    (sent,) = BatchRouter("p").take_next(reader)
-    assert sent.sources is not None
-    assert sent.sources.tolist() == list(range(10, 27))
+    copied: list[int] = []
+    while reader.ready:
+        for sent in BatchRouter("p").take_next(reader):
+            copied += sources_of(sent)
+    assert copied == list(range(10, 27))
     assert reader.handed == 27
     assert not reader.ready
 
@@ -328,8 +343,13 @@ def test_two_batches_that_wait_are_copied_as_they_are() -> None:
     assert first_sent(b"".join(log(some(2))))[:2] == (5, False)
 
 
+def test_a_run_has_one_leader_epoch() -> None:
+    later = [replace(made, epoch=4) for made in some(3)]
+    assert first_sent(b"".join(log([*some(3), *later])))[:2] == (15, True)
+
+
 def test_a_large_batch_ends_a_run() -> None:
-    large = Made((Record(None, bytes(batch_router.SMALL_BATCH_BYTES)),))
+    large = Made((Record(None, bytes(SMALL_BATCH_BYTES)),))
     assert first_sent(b"".join(log([*some(3), large, *some(3)])))[:2] == (15, True)
 
 

@@ -1,0 +1,260 @@
+"""With the core in C, the same records are copied of the same answers as without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.log.batch import APPEND_TIME, CONTROL, TRANSACTIONAL, CorruptBatch, split_batches
+from k2ktui.log.records import decode_records
+from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
+from k2ktui.replication.copying.batch_router import BatchRouter
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.slot_task import (
+    Assignment,
+    CopyPath,
+    Fault,
+    FaultKind,
+    Route,
+    SizeLimit,
+)
+from tests.support.records.made_batches import DAMAGED, RECORDS, WHOLE, Made, Record, alike, log
+from tests.support.records.native_library import in_c, in_python
+from tests.support.schedule.examples import examples
+
+SOURCE = SourcePartition("t", 0)
+Aborted = list[tuple[int, int]]
+
+
+class Owners(BatchOrigins):
+    """Who owns producer ids, without reading it from a topic."""
+
+    def __init__(self, owners: Mapping[int, Origin]) -> None:
+        self.owners = dict(owners)
+
+    def origin(self, producer_id: int) -> Origin:
+        return self.owners.get(producer_id, Origin.NATIVE)
+
+
+def marker(producer: int, *, commits: bool) -> Made:
+    """A control batch: a transaction of this producer ends."""
+    key = b"\0\0\0\1" if commits else b"\0\0\0\0"
+    return Made((Record(key, b"\0" * 6),), 0, CONTROL | TRANSACTIONAL, producer)
+
+
+MARKERS = st.builds(lambda producer, commits: marker(producer, commits=commits),
+                    st.integers(0, 2), st.booleans())  # fmt: skip
+EPOCHS = st.sampled_from((3, 3, 3, 4, -1))
+ORDINARY = st.builds(
+    lambda records, producer, transactional, epoch: Made(
+        records, 0, TRANSACTIONAL if transactional else 0, producer, epoch=epoch
+    ),
+    st.lists(RECORDS, min_size=1, max_size=4).map(tuple),
+    st.integers(0, 2),
+    st.booleans(),
+    EPOCHS,
+)
+
+
+def reader_of(
+    position: int,
+    refused: int | None = None,
+    origins: BatchOrigins | None = None,
+    limit: SizeLimit | None = None,
+) -> PartitionReader:
+    fault = None if refused is None else Fault(SOURCE, FaultKind.TOO_LARGE, "", "", refused)
+    begin = Position(position, 0, -1, "", 1, 0, "t", 0)
+    route = Route(CopyPath.VERBATIM, "t", 0, 3)
+    return PartitionReader(Assignment(SOURCE, begin, route, None, limit, fault), origins)
+
+
+def records_of(sent: OutgoingBatch) -> list[object]:
+    """Return the records of a batch with their source offsets; its bytes if it is damaged."""
+    (batch,) = split_batches(bytes(sent.data))
+    assert batch.crc_ok() or not sent.checksum_known
+    try:
+        records = decode_records(batch)
+    except CorruptBatch:  # copied as it is: the target refuses it
+        return [(sent.first_source, sent.count, bytes(batch.view[21:]))]
+    if sent.sources is None:
+        sources = list(range(sent.first_source, sent.first_source + sent.count))
+    else:
+        sources = sent.sources.tolist()
+    tails = map(bytes, records.tails)
+    return list(zip(sources, records.timestamps.tolist(), tails, strict=True))
+
+
+def drain(reader: PartitionReader, copied: list[object]) -> int:
+    """Route what can be routed; return how many batches were sent."""
+    number = 0
+    while reader.can_be_routed:
+        sent = BatchRouter("p").route(reader)
+        if sent is None:
+            break
+        for outgoing in sent:
+            copied += records_of(outgoing)
+            number += 1
+    return number
+
+
+def outcome(
+    reader: PartitionReader,
+    answers: Sequence[bytes],
+    aborted: Aborted,
+    owners: Owners | None = None,
+) -> tuple[list[object], int]:
+    """Return all that is seen of a copy, and the number of batches that were sent."""
+    copied: list[object] = []
+    seen: list[object] = []
+    sent = 0
+    for number, answer in enumerate(answers):
+        before = reader.ready_bytes
+        assert reader.receive(answer, aborted) == reader.ready_bytes - before
+        seen.append((reader.fetched, reader.leader_epoch, reader.fault, len(reader.ready)))
+        seen.append((reader.next_timestamp, reader.ready_bytes, sorted(reader.undecided)))
+        seen.append([(batch.base_offset, bytes(batch.view)) for batch in reader.ready])
+        if number % 2:
+            sent += drain(reader, copied)
+        if reader.fault is not None:
+            break
+    if owners is not None:
+        owners.owners = dict.fromkeys(owners.owners, Origin.OPPOSITE) | {1: Origin.NATIVE}
+        seen.append((reader.apply_origins(), len(reader.ready), sorted(reader.undecided)))
+    sent += drain(reader, copied)
+    seen.append((copied, reader.handed, reader.fault, reader.state, reader.ready_bytes))
+    return seen, sent
+
+
+def parts_of(batches: Sequence[Made], cuts: Sequence[int]) -> list[bytes]:
+    """Return the answers that have these batches, cut before some of them."""
+    encoded = log(list(batches))
+    bounds = [0, *sorted({cut % len(encoded) for cut in cuts}), len(encoded)]
+    return [b"".join(encoded[a:b]) for a, b in pairwise(bounds)]
+
+
+@given(
+    st.lists(WHOLE | DAMAGED | ORDINARY | MARKERS, min_size=1, max_size=12)
+    | st.lists(ORDINARY, min_size=3, max_size=16),
+    st.none() | st.integers(0, 4),
+    st.integers(0, 60),
+    st.none() | st.integers(10, 90),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=3),
+    st.none() | st.dictionaries(st.integers(0, 2), st.sampled_from(list(Origin))),
+    st.lists(st.integers(0, 20), max_size=3),
+    st.none() | st.builds(SizeLimit, st.integers(100, 9000), st.integers(100, 9000)),
+)
+@settings(max_examples=examples(300), deadline=None)
+def test_the_same_records_from_any_answers(
+    batches: list[Made],
+    codec: int | None,
+    position: int,
+    refused: int | None,
+    aborted: Aborted,
+    owners: dict[int, Origin] | None,
+    cuts: list[int],
+    limit: SizeLimit | None,
+) -> None:
+    answers = parts_of(alike(batches, codec), cuts)
+    if refused is not None:
+        refused = max(refused, position)
+    results = []
+    for way in (in_python, in_c):
+        known = None if owners is None else Owners(owners)
+        with way():
+            reader = reader_of(position, refused, known, limit)
+            results.append(outcome(reader, answers, aborted, known)[0])
+    assert results[0] == results[1]
+
+
+def some(
+    count: int, codec: int = 0, flags: int = 0, producer: int = -1, epoch: int = 3
+) -> list[Made]:
+    records = tuple(Record(b"k%d" % n, b"v" * 50) for n in range(5))
+    return [Made(records, codec, flags, producer, epoch=epoch) for _ in range(count)]
+
+
+def sent_in_c(batches: Sequence[Made], aborted: Aborted | None = None) -> list[OutgoingBatch]:
+    """Return what is sent with the core, without the path in Python."""
+    reader = reader_of(0)
+    sent: list[OutgoingBatch] = []
+    with in_c():
+        reader.receive(b"".join(log(list(batches))), aborted or [])
+        while reader.ready:
+            sent += BatchRouter("p").take_next(reader)
+    return sent
+
+
+def spans(sent: Sequence[OutgoingBatch]) -> list[tuple[int, int]]:
+    """Return first source offset and number of records of each."""
+    return [(outgoing.first_source, outgoing.count) for outgoing in sent]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_small_batches_become_one(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("k2ktui.replication.copying.batch_router.decode_run", None)
+    (sent,) = sent_in_c(some(60, codec))
+    assert (sent.count, sent.first_source, sent.sources) == (300, 10, None)
+    assert sent.rebuilt and sent.checksum_known
+
+
+def test_records_of_an_aborted_transaction_are_in_no_merge() -> None:
+    """I2: their batches look like the others; only the answer's list tells them."""
+    batches = [
+        *some(3, flags=TRANSACTIONAL, producer=1),
+        *some(3, flags=TRANSACTIONAL, producer=2),
+        *some(3, flags=TRANSACTIONAL, producer=1),
+        marker(2, commits=False),
+        *some(3, flags=TRANSACTIONAL, producer=2),
+        marker(1, commits=True),
+        *some(1),
+    ]
+    sent = sent_in_c(batches, [(2, 20)])
+    copied = [row for outgoing in sent for row in records_of(outgoing)]
+    offsets = [row[0] for row in copied if isinstance(row, tuple)]
+    assert offsets == [*range(10, 25), *range(40, 55), *range(56, 71), *range(72, 77)]
+
+
+def test_a_merge_does_not_span_leader_epochs() -> None:
+    sent = sent_in_c([*some(3, epoch=3), *some(4, epoch=4), *some(3, epoch=4, flags=APPEND_TIME)])
+    assert spans(sent) == [(10, 15), (25, 35)]
+
+
+def test_a_batch_that_begins_before_the_position_is_copied_from_there() -> None:
+    reader = reader_of(12)
+    copied: list[object] = []
+    with in_c():
+        reader.receive(b"".join(log(some(6))), [])
+        drain(reader, copied)
+    assert copied[0] == (12, 1_700_000_000_000, some(1)[0].records[2].tail())
+    assert (len(copied), reader.handed) == (28, 40)
+
+
+def test_damage_stops_the_partition_before_it_and_what_is_before_is_merged() -> None:
+    batches = some(6, flags=APPEND_TIME)  # which cannot be copied unchanged
+    batches[4] = replace(batches[4], counted=1)
+    reader = reader_of(0)
+    copied: list[object] = []
+    with in_c():
+        reader.receive(b"".join(log(batches)), [])
+        assert drain(reader, copied) == 1
+    assert (len(copied), reader.handed) == (20, 30)
+    assert reader.fault is not None and reader.fault.offset == 30
+
+
+def test_a_wrong_checksum_stops_the_partition_before_it() -> None:
+    encoded = log(some(6))
+    damaged = bytearray(encoded[3])
+    damaged[-1] ^= 1
+    encoded[3] = bytes(damaged)
+    reader = reader_of(0)
+    with in_c():
+        reader.receive(b"".join(encoded), [])
+    assert reader.fault is not None and "wrong checksum" in reader.fault.message
+    assert (reader.fetched, len(reader.ready)) == (25, 3)
