@@ -7,8 +7,10 @@ from dataclasses import asdict
 
 import click
 
+from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
 from k2ktui.cli.terminal.tables import print_table
+from k2ktui.log import core
 from k2ktui.present.columns import Column, text_column
 from k2ktui.replication.preflight.explain import Explanation, explain_pipeline
 from k2ktui.text import safe_message, safe_text
@@ -21,6 +23,8 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters and print; nothing is changed."""
     config = load_pipeline(files)
     rows = explain_pipeline(config)
+    if reason := core.why_not():
+        print_note(f"plain Python merges small batches, slower: {reason}")
     if as_json:
         topics = [asdict(row) for row in rows]
         click.echo(json.dumps({"pipeline": config.name, "topics": topics}, indent=2))

@@ -69,10 +69,11 @@ def stamp_producer(
 
 @cache
 def _library() -> Library | str:
+    required = is_required()
     try:
         library = load_library()
     except Unavailable as error:
-        if is_required():
+        if required:
             raise K2kError(
                 f"The core of batches in C cannot be used, and {VARIABLE} requires it: {error}.",
                 unchanged="Nothing was copied.",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from k2ktui.errors import ConfigError
 from k2ktui.native import codecs
 from k2ktui.native.codecs import Codecs, PythonCodec
 
@@ -227,17 +228,29 @@ class Library:
 
 
 def is_required() -> bool:
-    """Return whether the variable of the shell requires the library."""
-    return os.environ.get(VARIABLE) == "require"
+    """Return whether the variable of the shell requires the library.
+
+    Raises:
+        ConfigError: it has an unknown value.
+    """
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "off", "require"):
+        raise ConfigError(
+            f"The environment variable {VARIABLE} has a value that is not off or require.",
+            unchanged="Nothing was copied.",
+            hint="Unset it, or set it to one of the two.",
+        )
+    return value == "require"
 
 
 def load_library(path: Path | None = None) -> Library:
     """Load the library beside this file, or another one.
 
     Raises:
-        Unavailable: there is none, it cannot be loaded, or ``K2KTUI_NATIVE`` is ``off``.
+        Unavailable: there is none, it cannot be loaded, or, for the one beside this file,
+            ``K2KTUI_NATIVE`` is ``off``.
     """
-    if os.environ.get(VARIABLE) == "off":
+    if path is None and os.environ.get(VARIABLE) == "off":
         raise Unavailable(f"{VARIABLE} is off")
     path = path or Path(__file__).with_name(LIBRARY)
     if not path.is_file():

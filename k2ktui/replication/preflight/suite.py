@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError, install_command
+from k2ktui.log import core
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
@@ -75,6 +76,7 @@ def each_check(config: PipelineConfig) -> Iterator[Check]:
         yield _java()
         yield _spark(config)
         yield _spark_security(config)
+        yield check_core()
         if config.features.schema_mapping:
             yield check_schemas(config)
         sides = open_clusters(config, stack)
@@ -154,6 +156,21 @@ def _spark(config: PipelineConfig) -> Check:
     if not where:
         return unknown_check("Spark", f"{version} can be imported; {master} has no address to try")
     return passed_check("Spark", f"{version}, and {master} accepts connections")
+
+
+def check_core() -> Check:
+    """Check whether small batches are merged in C on this machine."""
+    try:
+        reason = core.why_not()
+    except K2kError as error:
+        return error_check("batches", error, fatal=True)
+    if not reason:
+        return passed_check("batches", "the core in C merges small ones")
+    return warning_check(
+        "batches",
+        f"plain Python merges small ones, which takes several times the processor time: {reason}",
+        "Install k2ktui again so that its core in C is compiled; see docs/deployment.md#core-in-c.",
+    )
 
 
 def _run_install() -> str:

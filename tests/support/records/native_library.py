@@ -15,7 +15,7 @@ import pytest
 
 import k2ktui.native
 from k2ktui.log import core
-from k2ktui.native.binding import Core, Library, Unavailable, is_required, load_library
+from k2ktui.native.binding import LIBRARY, Core, Library, is_required
 from tests.support.records.core_comparison import convert
 
 SOURCE = Path(k2ktui.native.__file__).with_name("core.c")
@@ -23,24 +23,23 @@ SOURCE = Path(k2ktui.native.__file__).with_name("core.c")
 
 def installed_or_compiled() -> Core:
     """Return a core; the test is skipped where there is neither a library nor a compiler."""
-    return Core(_library(), convert)
+    return Core(Library(library_path()), convert)
 
 
-def _library() -> Library:
-    try:
-        return load_library()
-    except Unavailable as error:
-        if is_required():
-            raise
-        if shutil.which("cc") is None:
-            pytest.skip(f"the core of batches: {error}, and there is no C compiler")
-        return load_library(_compiled())
+def library_path() -> Path:
+    """Return where the installed library is, or one that is compiled now."""
+    installed = SOURCE.with_name(LIBRARY)
+    if installed.is_file() or is_required():
+        return installed
+    if shutil.which("cc") is None:
+        pytest.skip("k2ktui was installed without its core in C, and there is no C compiler")
+    return _compiled()
 
 
 @contextmanager
 def in_c() -> Iterator[None]:
     """Let the product use the core."""
-    library = _library()
+    library = Library(library_path())
     with mock.patch.object(core, "_library", lambda: library):
         yield
 

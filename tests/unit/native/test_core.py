@@ -31,11 +31,10 @@ from tests.support.records.core_comparison import (
     Counts,
     compare,
     convert,
-    open_core,
     with_checksum,
 )
 from tests.support.records.made_batches import Made, Record, log
-from tests.support.records.native_library import installed_or_compiled
+from tests.support.records.native_library import installed_or_compiled, library_path
 
 RECORDS = tuple(Record(b"k%d" % n, b"v" * 50) for n in range(5))
 
@@ -209,9 +208,8 @@ def test_known_bytes_are_decompressed(core: Core, codec: int) -> None:
 
 
 def test_without_functions_of_packages_python_makes_the_same() -> None:
-    installed_or_compiled()
     with mock.patch.object(codecs, "find_spec", return_value=None):
-        core = open_core()
+        core = installed_or_compiled()
     assert core.exported == []
     counts = Counts()
     for codec in range(5):
@@ -220,14 +218,13 @@ def test_without_functions_of_packages_python_makes_the_same() -> None:
 
 
 def test_functions_that_make_something_else_are_not_used() -> None:
-    installed_or_compiled()
     other = codecs.COMPRESSED | {codecs.LZ4: compress(codecs.LZ4, b"another text")}
     with mock.patch.object(codecs, "COMPRESSED", other):
-        assert open_core().exported == [codecs.ZSTD]
+        assert installed_or_compiled().exported == [codecs.ZSTD]
 
 
 def test_an_exception_of_a_codec_in_python_refuses_the_batch() -> None:
-    library = load_library()
+    library = Library(library_path())
 
     def fails(codec: int, compresses: bool, data: bytes, most: int) -> bytes:
         if compresses:
@@ -241,10 +238,10 @@ def test_an_exception_of_a_codec_in_python_refuses_the_batch() -> None:
 
 
 def test_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed_or_compiled()
+    path = library_path()
     monkeypatch.setattr("k2ktui.native.binding.ABI", 0)
     with pytest.raises(Unavailable, match="has version 1, not 0"):
-        load_library()
+        Library(path)
 
 
 def test_another_file_is_not_used() -> None:
