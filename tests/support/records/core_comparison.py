@@ -10,7 +10,7 @@ import random
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,13 +65,22 @@ class Counts:
     refused: int = 0
 
 
-def compare(core: Core, data: bytes, counts: Counts, most: int = MOST) -> None:
-    """Compare everything that the core does with an answer of these bytes."""
+def compare(
+    core: Core,
+    data: bytes,
+    counts: Counts,
+    most: int = MOST,
+    unmarked: Collection[int] = (),
+) -> None:
+    """Compare everything that the core does with an answer of these bytes.
+
+    ``unmarked`` are the numbers of batches that may not be merged.
+    """
     answer = exact(data)
     rows, consumed = core.scan(answer)
     batches = compare_scan(answer, rows, consumed)
     counts.scanned += len(rows)
-    rows["mergeable"] = 1
+    rows["mergeable"] = [at not in unmarked for at in range(len(rows))]
     compare_merges(core, answer, rows, batches, counts, most)
     for at, batch in enumerate(batches):
         compare_columns(core, Piece(answer, rows[at : at + 1]), batch, counts)
@@ -120,21 +129,26 @@ def compare_merges(
     """Merge all batches from the first on, and again behind what was merged."""
     at = 0
     while at < len(batches):
+        marked = rows["mergeable"][at:].tolist()
+        behind = at + (marked.index(0) if 0 in marked else len(marked))
         try:
             merged = core.coalesce([Piece(answer, rows[at:])], most)
         except CoreError:
             counts.refused += 1
-            if not batches[at].attributes & COMPRESSION_MASK and most >= MOST:
-                assert _is_refused(batches[at:], most), "plain Python accepts what the core refuses"
+            if behind > at and not batches[at].attributes & COMPRESSION_MASK and most >= MOST:
+                assert _is_refused(batches[at:behind], most), (
+                    "plain Python accepts what the core refuses"
+                )
             at += 1
             continue
+        assert at + merged.batches <= behind, "a batch is merged that may not be"
         same = plain.coalesce(batches[at : at + merged.batches], most)
         assert (merged.batches, merged.count) == (same.batches, same.count)
         assert merged.last_offset == same.last_offset
         assert merged.ranges.tolist() == same.ranges.tolist()
         assert bytes(merged.data) == bytes(same.data)
         if not batches[at].attributes & COMPRESSION_MASK and most >= MOST:
-            assert merged.batches == plain.coalesce(batches[at:], most).batches
+            assert merged.batches == plain.coalesce(batches[at:behind], most).batches
         at += merged.batches
         counts.merged += merged.batches
 
@@ -236,7 +250,8 @@ def random_log(luck: random.Random) -> bytes:
         if luck.random() < 0.2:
             made = replace(
                 made,
-                damage=((luck.randrange(400), luck.randrange(1, 256)),),
+                # The first byte is of the first record's length.
+                damage=((luck.choice((0, luck.randrange(400))), luck.randrange(1, 256)),),
                 counted=luck.choice((0, 0, 1, -1, 1 << 20)),
                 ends=luck.choice((b"", b"\0", b"\x80")),
                 before=luck.choice((0, -2)),
@@ -313,16 +328,30 @@ def lie(core: Core, luck: random.Random, data: bytes) -> None:
             continue
 
 
+def damage_each_byte(core: Core, codec: int, counts: Counts) -> None:
+    """Damage each byte of the last batch: what it says of lengths leads beyond the answer."""
+    records = (Record(b"k", b"v" * 9, ((b"h", None),)), Record(None, None, (), 3, after=1))
+    first, last = log([Made(records, codec)] * 2)
+    for place in range(len(last)):
+        for change in (0x10, 0x80):
+            damaged = bytearray(last)
+            damaged[place] ^= change
+            compare(core, first + with_checksum(bytes(damaged)), counts)
+
+
 def main() -> None:
     """Compare for some seconds, and print what was seen."""
     core = open_core(Path(sys.argv[1]))
-    seed, until = int(sys.argv[3]), time.monotonic() + float(sys.argv[2])
+    for codec in {0, int(sys.argv[3]) % 5}:
+        damage_each_byte(core, codec, Counts())
+    seed, until = int(sys.argv[3]), time.process_time() + float(sys.argv[2])
     counts, examples = Counts(), 0
-    while time.monotonic() < until or not examples:
+    while time.process_time() < until or not examples:
         luck = random.Random(seed + examples)
         data = random_log(luck)
         try:
-            compare(core, data, counts, luck.choice((MOST, MOST, 3000)))
+            unmarked = [at for at in range(9) if luck.random() < 0.05]
+            compare(core, data, counts, luck.choice((MOST, MOST, 3000)), unmarked)
             lie(core, luck, data)
         except BaseException:
             print(f"seed {seed + examples}", file=sys.stderr)
