@@ -266,7 +266,8 @@ class Core:
         python: what does the codecs whose functions no package exports.
 
     ``exported`` has the codecs whose functions come from a package. All methods raise
-    :class:`CoreError` for what the core does not do.
+    :class:`CoreError` for what the core does not do. Tables that a call fills are kept for the next
+    one: memory of their sizes costs a page fault for each 4 KiB otherwise.
     """
 
     def __init__(self, library: Library, python: PythonCodec) -> None:
@@ -278,6 +279,7 @@ class Core:
         self._try_codecs()
         self.exported = codecs.exported(self._functions)
         self._scratch = bytearray()
+        self._ranges = np.empty((0, 2), dtype=np.int64)
         self._table = np.empty(_TABLE_ROWS, dtype=ROW)
 
     def __del__(self) -> None:
@@ -343,8 +345,9 @@ class Core:
             place.rows, place.count = rows.ctypes.data, len(rows)
         compressed = any(len(rows) and rows["attributes"][0] & 7 for _, rows in pieces[:1])
         out, room = self._room_for(pieces, most, compressed=compressed)
-        ranges = np.empty((most // 16 + 16, 2), dtype=np.int64)
-        built = _Built()
+        if len(self._ranges) < most // 16 + 16:
+            self._ranges = np.empty((most // 16 + 16, 2), dtype=np.int64)
+        ranges, built = self._ranges, _Built()
         size = self._library.coalesce(
             self._context, array, len(pieces), most, level, _address(out), room,
             ranges.ctypes.data, len(ranges), byref(built),
@@ -369,8 +372,11 @@ class Core:
             if len(self._scratch) < room:
                 self._scratch = bytearray(room)
             return memoryview(self._scratch), room
-        size = sum(int(rows["size"].sum()) for _, rows in pieces)
-        count = sum(int(rows["count"].sum()) for _, rows in pieces)
+        rows = pieces[0].rows if len(pieces) == 1 else np.concatenate([rows for _, rows in pieces])
+        sizes = np.cumsum(rows["size"], dtype=np.int64)
+        number = int(np.searchsorted(sizes, most)) + 1  # that can be merged
+        size = int(sizes[:number][-1]) if len(sizes) else 0
+        count = int(rows["count"][:number].sum(dtype=np.int64))
         room = HEADER_BYTES + max(0, min(2 * most, size + _RECORD_HEAD_BYTES * count))
         return np.empty(room, dtype=np.uint8).data, room
 

@@ -660,6 +660,17 @@ static int64_t fill_columns(const row *batch, const uint8_t *buffer, const uint8
   return p == end ? batch->count : DAMAGED;
 }
 
+/* Puts the records of a batch, decompressed, into out; returns their bytes or an error. */
+static int64_t put_payload(context *c, const row *batch, const uint8_t *payload, uint8_t *out,
+                           uint64_t room) {
+  size_t size = batch->size - HEADER_BYTES;
+  int codec = batch->attributes & CODEC_MASK;
+  if (codec) return decompress(c, codec, payload, size, out, room);
+  if (size > room) return NO_ROOM;
+  memcpy(out, payload, size);
+  return (int64_t)size;
+}
+
 /* Decodes batches to columns; returns the number of records, or an error if the first batch has one.
  *
  * Stops before the first batch that is damaged or for which there is no room: taken is the number of
@@ -672,40 +683,28 @@ static int64_t fill_columns(const row *batch, const uint8_t *buffer, const uint8
  */
 EXPORT int64_t k2k_columns(context *c, const piece *from, uint8_t *body, uint64_t body_room,
                            int64_t *columns, int64_t room, int64_t *taken, uint64_t *used) {
+  const uint8_t *buffer = body ? body : from->bytes;
   int64_t count = 0, error = 0;
-  *taken = 0, *used = 0;
-  for (int64_t i = 0; i < from->count; i++) {
-    const row *batch = from->rows + i;
-    int codec = batch->attributes & CODEC_MASK;
-    if (!is_within(batch, from)) {
-      error = DAMAGED;
-      break;
-    }
-    const uint8_t *buffer = from->bytes, *payload = buffer + batch->position + HEADER_BYTES;
+  *used = 0;
+  for (*taken = 0; *taken < from->count; *taken += 1) {
+    const row *batch = from->rows + *taken;
+    error = DAMAGED;
+    if (!is_within(batch, from)) break;
+    error = NO_ROOM;
+    if (batch->count > room - count || (batch->attributes & CODEC_MASK && !body)) break;
+    const uint8_t *payload = from->bytes + batch->position + HEADER_BYTES;
     int64_t size = batch->size - HEADER_BYTES;
-    error = batch->count > room - count || (codec && !body) ? NO_ROOM : 0;
-    if (!error && body) {
-      uint8_t *out = body + *used;
-      uint64_t rest = body_room - *used;
-      if (codec)
-        size = decompress(c, codec, payload, (size_t)size, out, rest);
-      else if ((uint64_t)size <= rest)
-        memcpy(out, payload, (size_t)size);
-      else
-        size = NO_ROOM;
-      buffer = body, payload = out;
-      error = size < 0 ? size : 0;
+    if (body) {
+      error = size = put_payload(c, batch, payload, body + *used, body_room - *used);
+      if (size < 0) break;
+      payload = body + *used;
     }
-    if (error) break;
-    int64_t decoded = fill_columns(batch, buffer, payload, payload + size, columns, room, count);
-    if (decoded < 0) {
-      error = decoded;
-      break;
-    }
-    count += decoded, *taken += 1;
+    error = fill_columns(batch, buffer, payload, payload + size, columns, room, count);
+    if (error < 0) break;
+    count += batch->count;
     if (body) *used += (uint64_t)size;
   }
-  return *taken ? count : error;
+  return *taken ? count : error < 0 ? error : 0;
 }
 
 /* ---- Writing a batch ------------------------------------------------------------------------- */
@@ -800,10 +799,25 @@ static inline int put_source(sources *s, int64_t offset) {
   return 1;
 }
 
-/* Appends the records of one batch; returns 0, or an error, and then w and s are to be thrown
- * away. */
-static int append_records(writer *w, sources *s, const row *batch, const uint8_t *p,
-                          uint64_t size) {
+/* A merge that is going on. A copy of it is a place to return to, with the last range's count. */
+typedef struct {
+  writer w;
+  sources s;
+  const row *first, *last; /* batches that are in it; NULL: none yet */
+  int64_t taken;           /* their number */
+  uint64_t sum;            /* their bytes, compressed or not, whichever is larger */
+  int codec;
+} merge;
+
+/* Whether a batch may follow those of a merge. */
+static int is_alike(const merge *m, const row *batch) {
+  return !m->first || ((batch->attributes & CODEC_MASK) == m->codec &&
+                       batch->leader_epoch == m->first->leader_epoch &&
+                       batch->base_offset > m->last->last_offset);
+}
+
+/* Appends the records of a batch; returns 0, or an error, and then the merge has a part of them. */
+static int append_records(merge *m, const row *batch, const uint8_t *p, uint64_t size) {
   const uint8_t *end = p + size;
   if (!is_plausible(batch, size)) return DAMAGED;
   int64_t last = -1, span = batch->last_offset - batch->base_offset;
@@ -812,23 +826,49 @@ static int append_records(writer *w, sources *s, const row *batch, const uint8_t
     p = get_record(p, end, &r);
     if (!p || r.offset_delta <= last || r.offset_delta > span) return DAMAGED;
     last = r.offset_delta;
-    if (!put_record(w, timestamp_of(batch, &r), r.tail, (size_t)(r.end - r.tail)) ||
-        !put_source(s, batch->base_offset + r.offset_delta))
+    if (!put_record(&m->w, timestamp_of(batch, &r), r.tail, (size_t)(r.end - r.tail)) ||
+        !put_source(&m->s, batch->base_offset + r.offset_delta))
       return NO_ROOM;
   }
   return p == end ? 0 : DAMAGED;
 }
 
+/* Adds a batch to a merge; returns 0, or an error, and then the merge is as before. */
+static int64_t add_batch(context *c, merge *m, const piece *from, const row *batch,
+                         uint64_t most) {
+  if (!batch->mergeable || !is_within(batch, from) || !is_alike(m, batch)) return DAMAGED;
+  const uint8_t *payload = from->bytes + batch->position + HEADER_BYTES;
+  int64_t size = batch->size - HEADER_BYTES;
+  if (m->codec) {
+    size = decompress(c, m->codec, payload, (size_t)size, c->payload.bytes, most);
+    if (size < 0) return size;
+    payload = c->payload.bytes;
+  }
+  const merge before = *m;
+  const int64_t range_before = m->s.count ? m->s.ranges[m->s.count - 1].count : 0;
+  int64_t error = append_records(m, batch, payload, (uint64_t)size);
+  if (error) {
+    *m = before;
+    if (m->s.count) m->s.ranges[m->s.count - 1].count = range_before;
+    return error;
+  }
+  if (!m->first) m->first = batch;
+  m->last = batch;
+  m->taken++;
+  m->sum += (uint64_t)size > batch->size ? (uint64_t)size : batch->size;
+  return 0;
+}
+
 /* Merges batches from the first row on into one, as long as they are alike: marked as mergeable, of
- * one codec and leader epoch, with ascending offsets. Returns the size of the batch, 0 if nothing
- * was merged, or an error of the first batch or of the codec that compresses.
+ * one codec and leader epoch, with ascending offsets. Returns the size of the batch, 0 if there is
+ * nothing to merge, or an error of the first batch or of the codec that compresses.
  *
- * Stops before a batch that is damaged, that decompresses to more than most bytes, or for which
+ * Ends before a batch that is damaged, that decompresses to more than most bytes, or for which
  * there is no room, and after the one with which the sum of the batches' sizes, compressed or not,
  * whichever is larger, reaches most.
  *
  *   pieces, count        rows of one or several buffers, in the order of offsets
- *   most                 bytes; so many are allocated three times at most
+ *   most                 bytes; three times as many are allocated
  *   level                of the compression, 0 for the codec's default
  *   out, room            gets the batch; k2k_room(2 * most) never is too small
  *   ranges, ranges_room  gets the source offsets of its records
@@ -838,58 +878,21 @@ EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, uint
                             int64_t ranges_room, built *result) {
   memset(result, 0, sizeof *result);
   if (most > INT32_MAX / 4) return NO_ROOM;
-  const row *first = NULL, *before = NULL;
-  sources s = {ranges, 0, ranges_room};
-  writer w = {0};
-  uint64_t sum = 0;
-  int codec = NONE;
-  int64_t error = 0;
-  for (int64_t k = 0; k < count && !error; k++) {
-    const piece *from = pieces + k;
-    for (int64_t i = 0; i < from->count && sum < most; i++) {
-      const row *batch = from->rows + i;
-      error = DAMAGED;
-      if (!batch->mergeable || !is_within(batch, from)) break;
-      if (!first) {
-        codec = batch->attributes & CODEC_MASK;
-        error = begin_batch(c, &w, codec, 2 * most, out, room);
-        if (!error && codec && !grow(&c->payload, most)) error = NO_MEMORY;
-        if (error) break;
-      } else if ((batch->attributes & CODEC_MASK) != codec ||
-                 batch->leader_epoch != first->leader_epoch ||
-                 batch->base_offset <= before->last_offset) {
-        break;
-      }
-      const uint8_t *payload = from->bytes + batch->position + HEADER_BYTES;
-      int64_t size = batch->size - HEADER_BYTES;
-      if (codec) {
-        size = decompress(c, codec, payload, (size_t)size, c->payload.bytes, most);
-        payload = c->payload.bytes;
-      }
-      error = size < 0 ? size : 0;
-      if (error) break;
-      const writer w_before = w;
-      const int64_t s_before = s.count;
-      const int64_t last_before = s.count ? s.ranges[s.count - 1].count : 0;
-      error = append_records(&w, &s, batch, payload, (uint64_t)size);
-      if (error) { /* as if this batch had not been looked at */
-        w = w_before, s.count = s_before;
-        if (s.count) s.ranges[s.count - 1].count = last_before;
-        break;
-      }
-      if (!first) first = batch;
-      before = batch;
-      sum += (uint64_t)size > batch->size ? (uint64_t)size : batch->size;
-      result->taken++;
-    }
-    if (sum >= most) break;
-  }
-  if (!result->taken) return error;
-  if (!w.count) return 0;
-  int64_t size = end_batch(c, &w, codec, level, out, room);
+  while (count && !pieces->count) pieces++, count--;
+  if (!count) return 0;
+  merge m = {.s = {ranges, 0, ranges_room}, .codec = pieces->rows->attributes & CODEC_MASK};
+  int64_t error = begin_batch(c, &m.w, m.codec, 2 * most, out, room);
+  if (!error && m.codec && !grow(&c->payload, most)) error = NO_MEMORY;
+  for (int64_t k = 0; k < count; k++)
+    for (int64_t i = 0; i < pieces[k].count && m.sum < most && !error; i++)
+      error = add_batch(c, &m, pieces + k, pieces[k].rows + i, most);
+  if (!m.taken) return error;
+  if (!m.w.count) return 0;
+  int64_t size = end_batch(c, &m.w, m.codec, level, out, room);
   if (size < 0) return size;
-  result->size = (uint64_t)size, result->body = (uint64_t)(w.at - w.begin);
-  result->count = w.count, result->ranges = s.count, result->last_offset = before->last_offset;
+  result->size = (uint64_t)size, result->body = (uint64_t)(m.w.at - m.w.begin);
+  result->taken = m.taken, result->count = m.w.count, result->ranges = m.s.count;
+  result->last_offset = m.last->last_offset;
   return size;
 }
 
