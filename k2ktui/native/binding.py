@@ -8,7 +8,9 @@ import os
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_char, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,9 @@ log = logging.getLogger(__name__)
 VARIABLE = "K2KTUI_NATIVE"
 #: Beside this file, on every platform; with another suffix, it could be imported as a module.
 LIBRARY = "core.shared"
+#: Beside the archive with the code that executors of a Spark cluster get, which has its checksum.
+SHIPPED_LIBRARY = "k2ktui-core.shared"
+CHECKSUM = "core.sha256"
 #: Of the structs and functions in ``core.c``.
 ABI = 1
 HEADER_BYTES = 61
@@ -252,10 +257,31 @@ def load_library(path: Path | None = None) -> Library:
     """
     if path is None and os.environ.get(VARIABLE) == "off":
         raise Unavailable(f"{VARIABLE} is off")
-    path = path or Path(__file__).with_name(LIBRARY)
-    if not path.is_file():
-        raise Unavailable("the package was installed without it")
-    return Library(path)
+    return Library(path or _find_library())
+
+
+def _find_library() -> Path:
+    """Return where the library is: beside this file, or beside the archive that this file is in.
+
+    Raises:
+        Unavailable: there is none, or it is not the one that belongs to the archive.
+    """
+    here = Path(__file__)
+    archive = next((path for path in here.parents if path.is_file()), None)
+    if archive is None:
+        path = here.with_name(LIBRARY)
+        if not path.is_file():
+            raise Unavailable("the package was installed without it")
+        return path
+    path = archive.with_name(SHIPPED_LIBRARY)
+    try:
+        expected = get_data("k2ktui.native", CHECKSUM)
+        content = path.read_bytes()
+    except OSError as error:
+        raise Unavailable(f"it was not sent with the code: {error}") from error
+    if expected is None or sha256(content).hexdigest().encode() != expected:
+        raise Unavailable(f"{path.name} is not the library that was sent with the code")
+    return path
 
 
 class Core:

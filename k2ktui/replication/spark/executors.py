@@ -13,10 +13,12 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from k2ktui.errors import K2kError
+from k2ktui.native.binding import CHECKSUM, LIBRARY, SHIPPED_LIBRARY
 from k2ktui.replication.copying.slot_task import REPEATED
 from k2ktui.text import safe_message, safe_text
 
@@ -48,12 +50,31 @@ def ship_code(context: Any, directory: Path) -> None:
         context: the Spark context.
         directory: where to write the archive; executors fetch it from the driver on demand.
     """
+    archive, library = write_code(directory)
+    if library is not None:
+        context.addFile(str(library))  # Spark puts it beside the archive
+    context.addPyFile(str(archive))
+
+
+def write_code(directory: Path) -> tuple[Path, Path | None]:
+    """Write an archive of this package's code, and the library of its core if there is one.
+
+    A library cannot be loaded from an archive. The archive has its checksum.
+    """
     root = Path(__file__).parents[2]
+    library = root / "native" / LIBRARY
+    content = library.read_bytes() if library.is_file() else None
     shipped = directory / "k2ktui.zip"
     with zipfile.ZipFile(shipped, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):
             archive.write(path, Path("k2ktui") / path.relative_to(root))
-    context.addPyFile(str(shipped))
+        if content is not None:
+            archive.writestr(f"k2ktui/native/{CHECKSUM}", sha256(content).hexdigest())
+    if content is None:
+        return shipped, None
+    beside = directory / SHIPPED_LIBRARY
+    beside.write_bytes(content)
+    return shipped, beside
 
 
 def await_executors(
