@@ -17,6 +17,7 @@ SECONDS = os.environ.get("K2KTUI_CORE_FUZZ", "4")
 """Of processor time; by hand an hour, in the gate a minute."""
 
 
+@pytest.mark.timeout(300 + 10 * float(SECONDS))
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_no_bytes_make_it_read_or_write_elsewhere(tmp_path: Path) -> None:
     library = compile_core(
