@@ -505,11 +505,7 @@ static int64_t snappy_payload(const uint8_t *in, size_t size, uint8_t *out, uint
 }
 
 /* Decompresses one LZ4 frame; bytes behind it are ignored, as Java does. */
-static int64_t lz4_payload(context *c, const uint8_t *in, size_t size, uint8_t *out, size_t room) {
-  if (c->lz4)
-    c->with.lz4_reset(c->lz4);
-  else if (c->with.lz4_is_error(c->with.lz4_new(&c->lz4, LZ4_VERSION)))
-    return NO_MEMORY;
+static int64_t lz4_frame(context *c, const uint8_t *in, size_t size, uint8_t *out, size_t room) {
   size_t read = 0, written = 0;
   for (;;) {
     size_t in_size = size - read, out_size = room - written;
@@ -521,6 +517,18 @@ static int64_t lz4_payload(context *c, const uint8_t *in, size_t size, uint8_t *
     if (!result) return (int64_t)written;
     if (!in_size && !out_size) return written == room ? NO_ROOM : DAMAGED;
   }
+}
+
+static int64_t lz4_payload(context *c, const uint8_t *in, size_t size, uint8_t *out, size_t room) {
+  if (!c->lz4 && c->with.lz4_is_error(c->with.lz4_new(&c->lz4, LZ4_VERSION))) return NO_MEMORY;
+  c->with.lz4_reset(c->lz4);
+  int64_t written = lz4_frame(c, in, size, out, room);
+  if (written < 0) {
+    /* A reset keeps how much of a damaged frame is missing, and the next would not be read. */
+    c->with.lz4_free(c->lz4);
+    c->lz4 = NULL;
+  }
+  return written;
 }
 
 static int64_t zstd_payload(context *c, const uint8_t *in, size_t size, uint8_t *out,

@@ -263,3 +263,15 @@ def test_an_answer_with_more_batches_than_a_table_has_rows(core: Core) -> None:
     assert rows["base_offset"].tolist() == list(range(10, 9010))
     sizes = np.array([len(batch) for batch in batches])
     assert rows["position"].tolist() == (np.cumsum(sizes) - sizes).tolist()
+
+
+@pytest.mark.parametrize("codec", sorted(codecs.COMPRESSED))
+def test_damaged_bytes_leave_nothing_for_the_next_batch(core: Core, codec: int) -> None:
+    """LZ4's reset keeps how much is missing of a frame: one without a size was refused then."""
+    empty = bytes.fromhex("04224d1860408200000000")
+    for end in range(1, len(codecs.COMPRESSED[codec])):
+        with pytest.raises(CoreError):
+            core.decompress(codec, codecs.COMPRESSED[codec][:end], 200)
+        if codec == codecs.LZ4:
+            assert core.decompress(codec, empty, 200) == b""
+        assert core.decompress(codec, codecs.COMPRESSED[codec], 200) == codecs.TEXT
