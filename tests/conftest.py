@@ -42,6 +42,7 @@ pytest_plugins = [
     "tests.support.schedule.plugin",
     "tests.support.schedule.shuffle",
     "tests.support.pipelines.fixtures",
+    "tests.support.records.native_library",
 ]
 
 SECURE_USERS = (

@@ -30,7 +30,7 @@ LIBRARY = "core.shared"
 SHIPPED_LIBRARY = "k2ktui-core.shared"
 CHECKSUM = "core.sha256"
 #: Of the structs and functions in ``core.c``.
-ABI = 1
+ABI = 2
 HEADER_BYTES = 61
 _RECORD_HEAD_BYTES = 21
 _TABLE_ROWS = 4096
@@ -182,7 +182,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "scan": (c_int64, (_PLACE, _SIZE, _PLACE, _COUNT, _PLACE)),
     "coalesce": (
         c_int64,
-        (_PLACE, _PLACE, _COUNT, _SIZE, _NUMBER, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE),
+        (_PLACE, _PLACE, _COUNT, _COUNT, _SIZE, _NUMBER, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE),
     ),
     "columns": (c_int64, (_PLACE, _PLACE, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE, _PLACE)),
     "build": (
@@ -298,7 +298,8 @@ class Core:
 
     def __init__(self, library: Library, python: PythonCodec) -> None:
         self._library = library
-        self._functions = codecs.find_codecs(python)
+        self._interrupts: list[BaseException] = []
+        self._functions = codecs.find_codecs(python, self._interrupts.append)
         self._context = library.open(byref(self._functions))
         if not self._context:
             raise MemoryError
@@ -306,7 +307,8 @@ class Core:
         self.exported = codecs.exported(self._functions)
         self._scratch = bytearray()
         self._ranges = np.empty((0, 2), dtype=np.int64)
-        self._table = np.empty(_TABLE_ROWS, dtype=ROW)
+        self._table = np.empty(_TABLE_ROWS * ROW.itemsize, dtype=np.uint8)
+        self._table_at = self._table.ctypes.data  # to ask for it takes longer than to scan a batch
 
     def __del__(self) -> None:
         if getattr(self, "_context", None):
@@ -327,11 +329,19 @@ class Core:
         self._library.close(self._context)
         self._context = self._library.open(byref(self._functions))
 
+    def _ended(self, result: int) -> int:
+        """Return what a function returned, unless Ctrl-C has ended a codec in Python meanwhile."""
+        if self._interrupts:
+            raise self._interrupts.pop()
+        return result
+
     def _convert(
         self, codec: int, data: bytes, room: int, *, compresses: bool = False
     ) -> bytes | None:
         out = ctypes.create_string_buffer(room)
-        size = self._library.codec(self._context, codec, compresses, data, len(data), out, room)
+        size = self._ended(
+            self._library.codec(self._context, codec, compresses, data, len(data), out, room)
+        )
         return None if size < 0 else out.raw[:size]
 
     def decompress(self, codec: int, data: bytes, most: int) -> bytes:
@@ -348,22 +358,29 @@ class Core:
         at, consumed = 0, c_uint64()
         while True:
             count = self._library.scan(
-                place + at, size - at, table.ctypes.data, len(table), byref(consumed)
+                place + at, size - at, self._table_at, _TABLE_ROWS, byref(consumed)
             )
-            rows = table[:count].copy()
-            rows["position"] += at
+            rows = np.frombuffer(bytearray(table.data[: count * ROW.itemsize]), dtype=ROW)
+            if at:
+                rows["position"] += at
             parts.append(rows)
             at += consumed.value
-            if count < len(table):
+            if count < _TABLE_ROWS:
                 return Scanned(rows if len(parts) == 1 else np.concatenate(parts), at)
 
-    def coalesce(self, pieces: Sequence[Piece], most: int, level: int = 0) -> Coalesced:
+    def coalesce(
+        self, pieces: Sequence[Piece], most: int, level: int = 0, *, least: int = 1
+    ) -> Coalesced:
         """Merge batches that are alike, from the first on; their rows are ``mergeable``.
 
         Args:
             pieces: the batches, in offset order.
             most: no batch more is merged once those merged have so many bytes, compressed or not.
             level: of the compression, 0 for the codec's usual one.
+            least: fewer batches are not merged.
+
+        Raises:
+            CoreError: the first one is damaged or too large, or fewer than ``least`` are alike.
         """
         array = (_Piece * len(pieces))()
         for place, (answer, rows) in zip(array, pieces, strict=True):
@@ -374,10 +391,10 @@ class Core:
         if len(self._ranges) < most // 16 + 16:
             self._ranges = np.empty((most // 16 + 16, 2), dtype=np.int64)
         ranges, built = self._ranges, _Built()
-        size = self._library.coalesce(
-            self._context, array, len(pieces), most, level, _address(out), room,
+        size = self._ended(self._library.coalesce(
+            self._context, array, len(pieces), least, most, level, _address(out), room,
             ranges.ctypes.data, len(ranges), byref(built),
-        )  # fmt: skip
+        ))  # fmt: skip
         if size <= 0:
             raise _as_error(size)
         data = memoryview(bytearray(out[:size]) if compressed else out)[:size]
@@ -424,10 +441,10 @@ class Core:
         room = max(0, min(room, (len(answer) if in_place else most) // 7))
         columns = np.empty((_COLUMNS, room), dtype=np.int64)
         taken, used = c_int64(), c_uint64()
-        count = self._library.columns(
+        count = self._ended(self._library.columns(
             self._context, byref(place), None if body is None else body.ctypes.data, most,
             columns.ctypes.data, room, byref(taken), byref(used),
-        )  # fmt: skip
+        ))  # fmt: skip
         if count < 0 or not taken.value:
             raise _as_error(count)
         data = memoryview(answer) if body is None else body.data[: used.value]
@@ -473,10 +490,10 @@ class Core:
         room = int(self._library.room(max(largest, min(most, total) if chosen is None else most)))
         out = np.empty(room, dtype=np.uint8)
         built = _Built()
-        size = self._library.build(
+        size = self._ended(self._library.build(
             self._context, byref(located), None if chosen is None else chosen.ctypes.data, count,
             most, codec, level, out.ctypes.data, room, byref(built),
-        )  # fmt: skip
+        ))  # fmt: skip
         if size <= 0:
             raise _as_error(size)
         return BuiltRecords(out.data[:size], built.count)
@@ -495,6 +512,8 @@ class Core:
 
         ``checksum_known``: the one in the batch is right, so that the new one follows from it.
         """
+        if batch.readonly:  # C would write into what Python takes for unchangeable
+            raise TypeError("a batch is stamped in place")
         error = self._library.stamp(
             _address(batch), len(batch), producer_id, epoch, sequence, transactional, checksum_known
         )

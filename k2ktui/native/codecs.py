@@ -65,9 +65,12 @@ class Codecs(Structure):
     ]
 
 
-def find_codecs(python: PythonCodec) -> Codecs:
-    """Return the functions of those codecs that export them; ``python`` does the others."""
-    functions = Codecs(python=_Callback(_without_exceptions(python)))
+def find_codecs(python: PythonCodec, interrupted: Callable[[BaseException], None]) -> Codecs:
+    """Return the functions of those codecs that export them; ``python`` does the others.
+
+    ``interrupted`` gets what ends a program while a codec runs in Python: Ctrl-C, for example.
+    """
+    functions = Codecs(python=_Callback(_without_exceptions(python, interrupted)))
     for codec, (module, names) in _LIBRARIES.items():
         try:
             library = ctypes.CDLL(_file_of(module))
@@ -105,7 +108,9 @@ def _file_of(module: str) -> str:
     return spec.origin
 
 
-def _without_exceptions(python: PythonCodec) -> Callable[..., int]:
+def _without_exceptions(
+    python: PythonCodec, interrupted: Callable[[BaseException], None]
+) -> Callable[..., int]:
     """Return the function as C calls it: an exception would vanish, and leave a wrong length."""
 
     def call(codec: int, compresses: int, data: int, size: int, out: int, room: int) -> int:
@@ -115,7 +120,10 @@ def _without_exceptions(python: PythonCodec) -> Callable[..., int]:
                 return NO_ROOM
             ctypes.memmove(out, result, len(result))
             return len(result)
-        except BaseException:
+        except Exception:
             return NO_CODEC if compresses else DAMAGED
+        except BaseException as error:
+            interrupted(error)
+            return NO_CODEC
 
     return call

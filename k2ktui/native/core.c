@@ -41,7 +41,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Raised whenever a struct or a function below changes; binding.py has the same number. */
-enum { ABI = 1 };
+enum { ABI = 2 };
 
 /* What functions return below zero; from zero on it is a number of bytes, rows or records. */
 enum {
@@ -868,22 +868,24 @@ static int64_t add_batch(context *c, merge *m, const piece *from, const row *bat
 }
 
 /* Merges batches from the first row on into one, as long as they are alike: marked as mergeable, of
- * one codec and leader epoch, with ascending offsets. Returns the size of the batch, 0 if there is
- * nothing to merge, or an error of the first batch or of the codec that compresses.
+ * one codec and leader epoch, with ascending offsets. Returns the size of the batch, 0 if there are
+ * no records or fewer than least batches, or an error of the first batch or of the codec that
+ * compresses.
  *
  * Ends before a batch that is damaged, that decompresses to more than most bytes, or for which
  * there is no room, and after the one with which the sum of the batches' sizes, compressed or not,
  * whichever is larger, reaches most.
  *
  *   pieces, count        rows of one or several buffers, in the order of offsets
+ *   least                batches; fewer are not compressed again
  *   most                 bytes; three times as many are allocated
  *   level                of the compression, 0 for the codec's default
  *   out, room            gets the batch; k2k_room(2 * most) never is too small
  *   ranges, ranges_room  gets the source offsets of its records
  */
-EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, uint64_t most,
-                            int32_t level, uint8_t *out, uint64_t room, range *ranges,
-                            int64_t ranges_room, built *result) {
+EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, int64_t least,
+                            uint64_t most, int32_t level, uint8_t *out, uint64_t room,
+                            range *ranges, int64_t ranges_room, built *result) {
   memset(result, 0, sizeof *result);
   if (most > INT32_MAX / 4) return NO_ROOM;
   while (count && !pieces->count) pieces++, count--;
@@ -895,7 +897,7 @@ EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, uint
     for (int64_t i = 0; i < pieces[k].count && m.sum < most && !error; i++)
       error = add_batch(c, &m, pieces + k, pieces[k].rows + i, most);
   if (!m.taken) return error;
-  if (!m.w.count) return 0;
+  if (!m.w.count || m.taken < least) return 0;
   int64_t size = end_batch(c, &m.w, m.codec, level, out, room);
   if (size < 0) return size;
   result->size = (uint64_t)size, result->body = (uint64_t)(m.w.at - m.w.begin);

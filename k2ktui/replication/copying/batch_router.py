@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.transforms.header_names import SAME_HEADERS, OriginHeader
+from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.engine.transforms.partitioner import partitions_for_keys
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, find_defect
 from k2ktui.log.core import core
@@ -28,7 +29,7 @@ from k2ktui.log.records import (
     decompress_payload,
 )
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
-from k2ktui.native.binding import HEADER_BYTES, CoreError
+from k2ktui.native.binding import Coalesced, CoreError
 from k2ktui.replication.copying.dead_letters import DeadLetterOwner
 from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import (
@@ -132,15 +133,14 @@ class BatchRouter:
         if rules.path is CopyPath.RECORD and not rules.keeps_batches:
             return self._rebuild(reader, len(reader.ready), None)
         most = _REBUILT_BYTES if limit is None else limit.uncompressed
-        if limit is None:
-            merged = self._merge(reader)
-            if merged is not None:
-                return [merged]
         # A batch that cannot be decoded is copied unchanged, or its defect is reported below.
         with suppress(CorruptBatch):
             decoded = _decode_too_large(reader)
             if decoded is not None:
                 return self._rebuild(reader, 1, most, decoded)
+            merged = self._merge(reader)
+            if merged is not None:
+                return [merged]
             run = _small_batches(reader)
             if run.is_merged:
                 return self._rebuild(reader, len(run.batches), most, run)
@@ -158,41 +158,30 @@ class BatchRouter:
             None if records are changed on their way, if there are not enough such batches, or where
             the core does not do it: then, plain Python decides.
         """
-        in_c, rules = core(), reader.assignment.route
-        if in_c is None or len(reader.ready) < _MERGE_FROM or self._changes_records(rules):
+        rules, limit = reader.assignment.route, reader.size_limit
+        if len(reader.ready) < _MERGE_FROM or self._origin is not None or not rules.keeps_records:
             return None
-        assert rules.partition is not None
-        pieces = reader.ready.mergeable(_MERGED_BYTES // HEADER_BYTES)
+        in_c = core()
+        if in_c is None:
+            return None
+        # The last of them may be as large as all others.
+        most = _MERGED_BYTES if limit is None else min(_MERGED_BYTES, limit.uncompressed // 2)
+        pieces = reader.ready.mergeable(in_c, most, partial(_may_be_merged, reader))
         if not pieces:
             return None
         epoch = int(pieces[0].rows["leader_epoch"][0])
         try:
-            merged = in_c.coalesce(pieces, _MERGED_BYTES)
+            merged = in_c.coalesce(pieces, most, least=_LEAST_MERGED)
         except CoreError:
             return None
-        if merged.batches < _LEAST_MERGED:
-            return None
         reader.take_merged(merged.batches, merged.last_offset, epoch)
-        sources = None
-        if len(merged.ranges) > 1:
-            sources = np.concatenate([np.arange(n) + first for first, n in merged.ranges.tolist()])
+        assert rules.partition is not None
         return OutgoingBatch(
             *((rules.topic, rules.partition), merged.data, merged.count, int(merged.ranges[0, 0])),
-            sources,
+            _sources_of(merged),
             reader,
             rebuilt=True,
             checksum_known=True,
-        )
-
-    def _changes_records(self, rules: Route) -> bool:
-        """Return whether records may become others, or go to different partitions."""
-        return (
-            (rules.schemas is not None and self._ids is not None)
-            or self._origin is not None
-            or rules.headers != SAME_HEADERS
-            or rules.partition is None
-            or rules.now_timestamps
-            or rules.codec is not None
         )
 
     def _take_unchanged(self, reader: PartitionReader) -> OutgoingBatch | None:
@@ -316,14 +305,39 @@ class BatchRouter:
             self.unknown.append(unknown)
 
 
+def _may_be_merged(reader: PartitionReader, batch: Batch) -> bool:
+    """Return whether all records of a batch are to be copied, and it is small.
+
+    It waits, so that it is not of an aborted transaction or the opposite pipeline.
+    """
+    return (
+        batch.magic == 2
+        and len(batch.view) <= SMALL_BATCH_BYTES
+        and batch.base_offset >= reader.handed
+        and not reader.holds_refused(batch)
+    )
+
+
+def _sources_of(merged: Coalesced) -> I64 | None:
+    """Return the source offsets of the records; None if they follow each other."""
+    if len(merged.ranges) == 1:
+        return None
+    firsts, counts = merged.ranges[:, 0], merged.ranges[:, 1]
+    before = np.cumsum(counts) - counts
+    return np.repeat(firsts - before, counts) + np.arange(merged.count)
+
+
 def _decode_too_large(reader: PartitionReader) -> Decoded | None:
     """Decode the next batch if the target would probably refuse it for its size; None if not.
 
     Raises:
         CorruptBatch: it cannot be decoded.
     """
-    batch, limit = reader.ready.first, reader.size_limit
-    if limit is None or len(batch.view) <= limit.sent:
+    limit = reader.size_limit
+    if limit is None:
+        return None
+    batch = reader.ready.first
+    if len(batch.view) <= limit.sent:
         return None
     decoded = decode_with_keys(batch, reader.handed)
     return decoded if built_bytes(decoded.records) > limit.uncompressed else None

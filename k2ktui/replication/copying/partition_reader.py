@@ -24,6 +24,8 @@ from k2ktui.log.batch import (
     APPEND_TIME,
     CONTROL,
     DELETE_HORIZON,
+    HEADER_BYTES,
+    PREFIX_BYTES,
     TRANSACTIONAL,
     AbortedTransactions,
     Batch,
@@ -51,6 +53,7 @@ from k2ktui.replication.copying.waiting_batches import WaitingBatches, batch_of
 #: Batches up to this size are merged while they wait: a request carries one batch per target
 #: partition.
 SMALL_BATCH_BYTES = 16 << 10
+_SCANNED_FROM = 3
 
 Span = tuple[int, int]  # of source offsets: [first, end)
 
@@ -161,7 +164,7 @@ class PartitionReader:
         view = memoryview(records)
         if view.readonly:
             view = memoryview(bytearray(records))  # batches are stamped in place
-        in_c = core()
+        in_c = core() if self._waits_in_rows(view) else None
         try:
             at = 0 if in_c is None else self._receive_scanned(in_c, view, filter_)
             for batch in split_batches(view[at:]):
@@ -169,6 +172,17 @@ class PartitionReader:
         except CorruptBatch as error:
             self.corrupt(error, self.fetched)
         return self.ready_bytes - before
+
+    def _waits_in_rows(self, answer: memoryview) -> bool:
+        """Return whether the batches of an answer may be merged, and seem to be several.
+
+        To scan one takes three times as long as to read its header here. The length is in bytes
+        8 to 11 of the first.
+        """
+        if not self.assignment.route.keeps_records or len(answer) < HEADER_BYTES:
+            return False
+        first = PREFIX_BYTES + int.from_bytes(answer[8:PREFIX_BYTES], "big")
+        return len(answer) >= _SCANNED_FROM * first
 
     def _receive_scanned(self, in_c: Core, answer: memoryview, filter_: AbortedTransactions) -> int:
         """Queue the batches of an answer that the core has scanned: many at once, as rows.

@@ -96,6 +96,19 @@ class Route:
     choices: tuple[RoutedTopic, ...] = ()
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether records stay as they are and together: batches may be merged unread."""
+        return (
+            self.path is CopyPath.VERBATIM
+            and self.partition is not None
+            and self.headers == SAME_HEADERS
+            and self.transform is None
+            and self.schemas is None
+            and self.codec is None
+            and not self.now_timestamps
+        )
+
+    @property
     def every_target(self) -> tuple[tuple[str, int], ...]:
         """The target partitions that a transaction may have, that of dead letters included."""
         dead = self.dead_letters

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from k2ktui.log.batch import Batch
-from k2ktui.native.binding import Piece, Rows
+from k2ktui.native.binding import HEADER_BYTES, Core, Piece, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +132,31 @@ class WaitingBatches:
         self._first = None
         return removed
 
-    def mergeable(self, most: int) -> list[Piece]:
-        """Return the rows of the next ``most`` batches or fewer; empty if two cannot be merged."""
+    def mergeable(
+        self, in_c: Core, most: int, may_be_merged: Callable[[Batch], bool]
+    ) -> list[Piece]:
+        """Return the rows of the next batches, for a merge of ``most`` bytes; at least of two.
+
+        Args:
+            in_c: scans batches that did not wait as rows.
+            most: no more batches are returned once they have so many bytes.
+            may_be_merged: whether such a batch may be; the first that may not be ends the rows.
+        """
         pieces: list[Piece] = []
-        count = 0
+        count = size = 0
         for part in self._parts:
-            if isinstance(part, Batch) or count == most:
+            if size >= most:
                 break
-            rows = part.rows[: most - count]
-            pieces.append(Piece(part.answer, rows))
-            count += len(rows)
+            if isinstance(part, _Block):
+                piece = Piece(part.answer, part.rows[: most // HEADER_BYTES + 1])
+            elif may_be_merged(part):
+                piece = Piece(part.view, in_c.scan(part.view).rows)
+                piece.rows["mergeable"] = 1
+            else:
+                break
+            pieces.append(piece)
+            count += len(piece.rows)
+            size += int(piece.rows["size"].sum())
         return pieces if count > 1 else []
 
 

@@ -51,6 +51,13 @@ def in_python() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(params=[in_python, in_c], scope="module")
+def with_and_without_core(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run each test of a module with the core in C, and without it."""
+    with request.param():
+        yield
+
+
 @cache
 def _compiled() -> Path:
     return compile_core(Path(tempfile.mkdtemp(prefix="k2ktui-core-"), "core.shared"), "-O2")

@@ -29,6 +29,7 @@ from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, FaultKind, Route
 from tests.support.schedule.examples import examples
 
+pytestmark = pytest.mark.usefixtures("with_and_without_core")
 CODECS = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 FIRST, COUNT = 40, 12
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +15,13 @@ from hypothesis import strategies as st
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.batch import APPEND_TIME, CONTROL, TRANSACTIONAL, CorruptBatch, split_batches
 from k2ktui.log.records import decode_records
+from k2ktui.native.binding import Core
+from k2ktui.replication.copying import batch_router
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.size_limits import split_refused
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     CopyPath,
@@ -180,11 +185,20 @@ def some(
     return [Made(records, codec, flags, producer, epoch=epoch) for _ in range(count)]
 
 
-def sent_in_c(batches: Sequence[Made], aborted: Aborted | None = None) -> list[OutgoingBatch]:
+@contextmanager
+def only_in_c() -> Iterator[None]:
+    """Let the product use the core, and merge nothing in Python."""
+    with in_c(), mock.patch.object(batch_router, "decode_run", None):
+        yield
+
+
+def sent_in_c(
+    batches: Sequence[Made], aborted: Aborted | None = None, reader: PartitionReader | None = None
+) -> list[OutgoingBatch]:
     """Return what is sent with the core, without the path in Python."""
-    reader = reader_of(0)
+    reader = reader or reader_of(0)
     sent: list[OutgoingBatch] = []
-    with in_c():
+    with only_in_c():
         reader.receive(b"".join(log(list(batches))), aborted or [])
         while reader.ready:
             sent += BatchRouter("p").take_next(reader)
@@ -197,8 +211,7 @@ def spans(sent: Sequence[OutgoingBatch]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_small_batches_become_one(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("k2ktui.replication.copying.batch_router.decode_run", None)
+def test_small_batches_become_one(codec: int) -> None:
     (sent,) = sent_in_c(some(60, codec))
     assert (sent.count, sent.first_source, sent.sources) == (300, 10, None)
     assert sent.rebuilt and sent.checksum_known
@@ -219,6 +232,69 @@ def test_records_of_an_aborted_transaction_are_in_no_merge() -> None:
     copied = [row for outgoing in sent for row in records_of(outgoing)]
     offsets = [row[0] for row in copied if isinstance(row, tuple)]
     assert offsets == [*range(10, 25), *range(40, 55), *range(56, 71), *range(72, 77)]
+    assert len(sent) == 1, "the others are merged in C, too"
+
+
+def test_transactions_of_this_pipeline_are_merged_beside_those_of_the_opposite_one() -> None:
+    """Who wrote them is known later: they do not wait as rows, and are merged in C all the same."""
+    owners = Owners({1: Origin.UNDECIDED, 2: Origin.UNDECIDED})
+    reader = reader_of(0, origins=owners)
+    batches = [
+        *some(3, flags=TRANSACTIONAL, producer=1),
+        *some(3),
+        *some(3, flags=TRANSACTIONAL, producer=2),
+        *some(2),
+        *some(3, flags=TRANSACTIONAL, producer=1),
+    ]
+    with in_c():
+        reader.receive(b"".join(log(batches)), [])
+        assert not reader.can_be_routed
+        owners.owners = {1: Origin.NATIVE, 2: Origin.OPPOSITE}
+        reader.apply_origins()
+    with only_in_c():
+        assert reader.can_be_routed
+        (sent,) = BatchRouter("p").take_next(reader)
+    offsets = [row[0] for row in records_of(sent) if isinstance(row, tuple)]
+    assert offsets == [*range(10, 40), *range(55, 80)]
+    assert reader.state.left_out == ((40, 45), (45, 50), (50, 55))
+
+
+def test_answers_of_one_batch_each_are_merged_while_they_wait() -> None:
+    reader = reader_of(0)
+    with only_in_c():
+        for encoded in log(some(7)):
+            reader.receive(encoded, [])
+        assert spans(BatchRouter("p").take_next(reader)) == [(10, 35)]
+
+
+def test_batches_are_merged_below_the_size_that_the_target_takes() -> None:
+    limit = SizeLimit(1 << 10, 20_000)
+    sent = sent_in_c(some(300), reader=reader_of(0, limit=limit))
+    assert all(len(outgoing.data) <= limit.uncompressed for outgoing in sent)
+    assert max(outgoing.count for outgoing in sent) >= 100
+    assert sum(outgoing.count for outgoing in sent) == 1500
+
+
+def test_a_merged_batch_that_the_target_refuses_for_its_size_is_split() -> None:
+    holed = (Record(b"k", b"v" * 50), Record(b"l", b"w" * 50, after=2))
+    (sent,) = sent_in_c([Made(holed, 3, TRANSACTIONAL), *some(20, 3)])
+    parts, limit = split_refused(sent, None)
+    assert [row for part in parts for row in records_of(part)] == records_of(sent)
+    assert len(parts) > 1 and limit.uncompressed < 10_000
+
+
+def test_batches_wait_as_rows_only_where_they_may_be_merged() -> None:
+    """To change their records, each must be an object; and one alone is read faster in Python."""
+    changing = Route(CopyPath.RECORD, "t", None, 3)
+    one, several = log(some(1))[0], b"".join(log(some(9)))
+    kept = reader_of(0)
+    changed = PartitionReader(replace(kept.assignment, route=changing))
+    with in_c(), mock.patch.object(Core, "scan", side_effect=AssertionError):
+        changed.receive(several, [])
+        kept.receive(one, [])
+        with pytest.raises(AssertionError):
+            kept.receive(several, [])
+    assert (len(changed.ready), len(kept.ready)) == (9, 1)
 
 
 def test_a_merge_does_not_span_leader_epochs() -> None:

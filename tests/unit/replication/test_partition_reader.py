@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -19,6 +20,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, Route
 
+pytestmark = pytest.mark.usefixtures("with_and_without_core")
 _PRODUCER = 5
 
 

@@ -29,6 +29,7 @@ from k2ktui.replication.copying.slot_task import Assignment, CopyPath, Route
 from k2ktui.replication.copying.source_fetcher import Reading, SourceFetcher
 from tests.support.schedule.examples import examples
 
+pytestmark = pytest.mark.usefixtures("with_and_without_core")
 KEY = ("t", 0)
 RESPONSE_BATCHES = 4
 FOREVER = 1e12  # monotonic seconds

@@ -6,6 +6,7 @@ import random
 from collections import deque
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ from k2ktui.replication.driver.learned_limits import LearnedLimits, with_setting
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.support.schedule.examples import examples
 
+pytestmark = pytest.mark.usefixtures("with_and_without_core")
 CODECS = (0, 1, 2, 3, 4)
 SOURCE = SourcePartition("t", 0)
 OVERHEAD = 61

@@ -54,17 +54,10 @@ from tests.support.records.made_batches import (
     alike,
     log,
 )
-from tests.support.records.native_library import in_c, in_python
 from tests.support.schedule.examples import examples
 
+pytestmark = pytest.mark.usefixtures("with_and_without_core")
 SOURCE = SourcePartition("t", 0)
-
-
-@pytest.fixture(params=[in_python, in_c], autouse=True, scope="module")
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test runs with the core in C, and without it."""
-    with request.param():
-        yield
 
 
 @contextmanager

@@ -60,28 +60,39 @@ def test_like_a_deque(answers: list[tuple[bool, list[bool]]], steps: list[tuple[
             )
 
 
-@pytest.mark.parametrize(("marks", "most", "expected"), [
+ONE = Made((Record(b"k", b"v"),))
+SIZE = len(log([ONE])[0])
+
+
+@pytest.mark.parametrize(("small", "most", "expected"), [
     ([1, 1, 1, 0, 1], 9, [3]),
-    ([1, 1, 1, 1, 1], 2, [2]),
+    ([1, 1, 1, 1, 1], 2, [3]),  # each has some bytes more than a header
+    ([1, 1, 1, 1, 1], 1, [2]),
     ([0, 1, 1, 1, 1], 9, []),
     ([1, 0, 1, 1, 1], 9, []),
 ])  # fmt: skip
-def test_rows_that_can_be_merged(marks: list[int], most: int, expected: list[int]) -> None:
+def test_rows_that_can_be_merged(small: list[int], most: int, expected: list[int]) -> None:
     core = installed_or_compiled()
-    data = memoryview(bytearray(b"".join(log([Made((Record(b"k", b"v"),))] * len(marks)))))
+    data = memoryview(bytearray(b"".join(log([ONE] * len(small)))))
     rows = core.scan(data).rows
-    rows["mergeable"] = marks
+    rows["mergeable"] = small
     waiting = WaitingBatches()
     waiting.append_rows(data, rows)
-    assert [len(piece.rows) for piece in waiting.mergeable(most)] == expected
+    pieces = waiting.mergeable(core, most * SIZE, lambda _: False)
+    assert [len(piece.rows) for piece in pieces] == expected
 
 
-def test_rows_of_several_answers_can_be_merged() -> None:
+def test_rows_of_several_answers_can_be_merged_with_batches_that_wait_alone() -> None:
     core = installed_or_compiled()
     waiting = WaitingBatches()
-    for _ in range(3):
-        data = memoryview(bytearray(b"".join(log([Made((Record(b"k", b"v"),))]))))
-        rows = core.scan(data).rows
-        rows["mergeable"] = 1
-        waiting.append_rows(data, rows)
-    assert [len(piece.rows) for piece in waiting.mergeable(9)] == [1, 1, 1]
+    for number, encoded in enumerate(log([ONE] * 6)):
+        data = memoryview(bytearray(encoded))
+        if number % 2:
+            rows = core.scan(data).rows
+            rows["mergeable"] = 1
+            waiting.append_rows(data, rows)
+        else:
+            waiting.append(next(split_batches(data)))
+    pieces = waiting.mergeable(core, 9 * SIZE, lambda batch: batch.base_offset < 14)
+    assert [piece.rows["base_offset"].tolist() for piece in pieces] == [[10], [11], [12], [13]]
+    assert core.coalesce(pieces, 9 * SIZE).batches == 4
