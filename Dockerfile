@@ -7,7 +7,7 @@ FROM ${BASE} AS build
 # "spark" runs pipelines; an image of the console and of sync needs no extra: EXTRAS=
 ARG EXTRAS=spark
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY themes ./themes
 COPY k2ktui ./k2ktui
 RUN python3 -m venv /opt/k2ktui \

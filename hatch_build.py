@@ -41,6 +41,8 @@ _GLIBC, _MUSL = "2.17", "1_1"
 class CustomBuildHook(BuildHookInterface[Any]):
     """Adds the library to a wheel, or puts it beside its source."""
 
+    _directory: Path | None = None
+
     def dependencies(self) -> list[str]:
         """Return the compiler, if one is needed."""
         if _mode() == "off" or os.environ.get("K2KTUI_CC") or not _zig_is_for_this_machine():
@@ -49,22 +51,26 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the library, before files are collected."""
+        beside = Path(self.root, _LIBRARY)
         if _mode() == "off":
+            _remove_former(beside, version)
             return
-        directory = Path(tempfile.mkdtemp(prefix="k2ktui-build-"))
-        self._directory = directory
-        library = directory / Path(_LIBRARY).name
+        self._directory = Path(tempfile.mkdtemp(prefix="k2ktui-build-"))
+        library = self._directory / beside.name
         try:
             zig = _compile(Path(self.root, _SOURCE), library)
-            if version == "editable":
-                # Renamed, not written: a process may have the former one in use.
-                shutil.copy2(library, f"{self.root}/{_LIBRARY}.new")
-                os.replace(f"{self.root}/{_LIBRARY}.new", f"{self.root}/{_LIBRARY}")
-                return
-        except (OSError, subprocess.SubprocessError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
+            shutil.rmtree(self._directory)
             if _mode() == "require":
                 raise
             self.app.display_warning(f"k2ktui is built without its core in C: {error}")
+            _remove_former(beside, version)
+            return
+        if version == "editable":
+            # Renamed, not written: a process may have the former one in use.
+            new = beside.with_suffix(".new")
+            shutil.copy2(library, new)
+            new.replace(beside)
             return
         build_data["force_include"][str(library)] = _LIBRARY
         build_data["pure_python"] = False
@@ -72,9 +78,14 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was compiled, which is in the wheel now."""
-        directory = getattr(self, "_directory", None)
-        if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _remove_former(library: Path, version: str) -> None:
+    """Remove the library of an editable install before this one: it may be of another source."""
+    if version == "editable":
+        library.unlink(missing_ok=True)
 
 
 def _mode() -> str:
@@ -134,4 +145,5 @@ def _platform_tag(*, zig: bool) -> str:
     if zig and platform.system() == "Linux":
         kind = f"musllinux_{_MUSL}" if _is_musl() else f"manylinux_{_GLIBC.replace('.', '_')}"
         return f"{kind}_{platform.machine()}"
-    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return tag.replace("universal2", platform.machine())  # a Python for both of Apple's processors

@@ -68,7 +68,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name in ("k2ktui", "themes"):
         without = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, place / name, ignore=without)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place)
     run(commands()[0], place, {**os.environ, "PATH": _with_python(place)})
     yield place / "k2ktui-offline.tar"

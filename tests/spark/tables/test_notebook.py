@@ -48,7 +48,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("k2ktui", "themes"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
     (checkout / "programs").mkdir()
     (checkout / "programs" / "python3").symlink_to(Path(sys.executable).resolve())
