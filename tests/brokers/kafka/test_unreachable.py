@@ -43,7 +43,7 @@ def by_wire(config: ClusterConfig) -> object:
     loop = Loop()
     connection = Wire(loop, wire(config, "admin"), "source")
     try:
-        return loop.run(lambda: connection.open(PATIENCE))
+        return loop.run(lambda: connection.open(clients.REQUEST_TIMEOUT_S))
     finally:
         connection.close()
         loop.close()
@@ -57,7 +57,7 @@ def by_admin_call(config: ClusterConfig) -> object:
     return Cluster(config, "source").describe(["topic"])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls wait for an answer for an hour, and ask as shortly as before for a refusal."""
     monkeypatch.setattr(clients, "_METADATA_S", (*[0.7] * 500, PATIENCE))
@@ -75,6 +75,7 @@ def failure(ask: Ask, properties: Properties) -> K2kError:
 
 
 @ways
+@pytest.mark.usefixtures("endless")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password(secure: SecureNode, ask: Ask, mechanism: str) -> None:
     """It is known without a time-out."""
@@ -86,6 +87,7 @@ def test_a_wrong_password(secure: SecureNode, ask: Ask, mechanism: str) -> None:
 
 
 @ways
+@pytest.mark.usefixtures("endless")
 def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_path: Path) -> None:
     """It is known without a time-out."""
     stranger = {"ssl.truststore.location": str(make_authority(tmp_path).ca_path)}
@@ -98,11 +100,13 @@ def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_pat
 
 @pytest.mark.parametrize("ask", [by_wire, by_metadata])
 def test_no_tls_where_tls_is_expected(secure: SecureNode, ask: Ask) -> None:
+    """It is known when the time is over: a connection that ends may begin again."""
     error = failure(ask, {"bootstrap.servers": secure.bootstrap})
     assert isinstance(error, ConnectionFailed)
     assert "security.protocol" in error.hint
 
 
 @ways
+@pytest.mark.usefixtures("endless")
 def test_the_right_password(secure: SecureNode, ask: Ask) -> None:
     ask(ClusterConfig(kafka=KafkaClients(common=login(secure, PASSWORD))))

@@ -168,7 +168,7 @@ KEYS = (
     ("drill.hooks.after", "after which phase a hook runs", "brokers/drill/test_hooks.py::test_hooks_point_clients_at_the_target_and_call_a_web_hook"),
     ("drill.hooks.for", "shown where a hook is confirmed", "brokers/drill/test_hooks.py::test_hooks_point_clients_at_the_target_and_call_a_web_hook"),
     ("drill.hooks.command", "what a drill runs", "brokers/drill/test_hooks.py::test_hooks_point_clients_at_the_target_and_call_a_web_hook"),
-    ("drill.hooks.timeout", "when a hook is killed, and its phase held", "brokers/drill/test_hooks.py::test_a_hook_is_killed_with_all_that_it_started_when_its_time_is_over"),
+    ("drill.hooks.timeout", "when a hook is killed, and its phase held", "brokers/drill/test_hooks.py::test_another_hosts_hooks_count_only_after_a_person_has_agreed"),
     ("drill.hooks.abort", "what an abort runs", "brokers/drill/test_hooks.py::test_an_abort_undoes_hooks_in_reverse_order_each_confirmed"),
     ("mm2.publish", "topics in MirrorMaker 2's format", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
     ("mm2.sourceAlias", "topics in MirrorMaker 2's format", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
