@@ -84,6 +84,12 @@ class Batch:
         return bool(crc32c(self.view[_ATTRIBUTES_AT:]) == expected)
 
 
+def writable(records: bytes | bytearray | memoryview) -> memoryview:
+    """Return a view of batches that can be stamped in place: of a copy if they are read-only."""
+    view = memoryview(records)
+    return memoryview(bytearray(records)) if view.readonly else view
+
+
 def split_batches(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
     """Yield the complete batches of a fetch response; a truncated last one is left out.
 
@@ -92,9 +98,7 @@ def split_batches(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
     Raises:
         CorruptBatch: the bytes after the batches yielded so far are not a batch.
     """
-    view = memoryview(records)
-    if view.readonly:
-        view = memoryview(bytearray(records))
+    view = writable(records)
     at, end = 0, len(view)
     while at + _MAGIC_AT < end:
         base, length = _PREFIX.unpack_from(view, at)

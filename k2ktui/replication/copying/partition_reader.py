@@ -31,6 +31,7 @@ from k2ktui.log.batch import (
     Batch,
     CorruptBatch,
     split_batches,
+    writable,
 )
 from k2ktui.log.core import core
 from k2ktui.log.records import I64
@@ -161,9 +162,7 @@ class PartitionReader:
         """
         filter_ = AbortedTransactions(aborted)
         before = self.ready_bytes
-        view = memoryview(records)
-        if view.readonly:
-            view = memoryview(bytearray(records))  # batches are stamped in place
+        view = writable(records)
         in_c = core() if self._waits_in_rows(view) else None
         try:
             at = 0 if in_c is None else self._receive_scanned(in_c, view, filter_)
