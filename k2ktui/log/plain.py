@@ -1,7 +1,8 @@
 """Batches in plain Python, record by record: what the core in C does, as one reads it.
 
-It is used where the core is not loaded, or refuses a batch, and tests hold both equal: what this
-accepts and makes is right. Types of results are those of :mod:`k2ktui.native.binding`.
+Tests hold both equal: what this accepts and makes is right. Where the core is not loaded, or
+refuses a batch, the copy takes the way of :mod:`k2ktui.log.records` and :mod:`k2ktui.log.rebuild`.
+Types of results are those of :mod:`k2ktui.native.binding`.
 """
 
 from __future__ import annotations
