@@ -29,6 +29,8 @@ def k2ktui(
 
 def k2ktui_json(*arguments: str | Path, code: int | None = 0, **options: Any) -> Any:
     """Run a command with ``--json`` and return what it printed."""
-    printed = json.loads(k2ktui(*arguments, "--json", code=code, **options).stdout)
+    done = k2ktui(*arguments, "--json", code=code, **options)
+    assert done.stdout, f"{done.args} printed nothing, exit code {done.returncode}: {done.stderr}"
+    printed = json.loads(done.stdout)
     check_names(printed, tuple(map(str, arguments)))
     return printed
