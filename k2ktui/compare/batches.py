@@ -13,13 +13,8 @@ from k2ktui.engine.compare.outcomes import Outcome
 from k2ktui.engine.compare.walk import PairVerdict
 from k2ktui.log.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at, timestamp_type
-from k2ktui.log.records import (
-    Records,
-    decode_records,
-    decode_run,
-    decompress_payload,
-    read_varint,
-)
+from k2ktui.log.records import Records, decode_records, locate_run, with_tails
+from k2ktui.log.varints import read_varint
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 
 _OFFSET = struct.Struct(">q")
@@ -30,6 +25,7 @@ _LEGACY_CONTENT_AT = 16
 _DIGEST_BYTES = 16
 # Those that the copy merges into larger ones are small; see ``BatchRouter``.
 _SMALL_BYTES, _RUN_BYTES, _RUN_BATCHES = 16 << 10, 256 << 10, 32
+_DECODED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +111,12 @@ class BatchRun:
         if len(self._batches) == 1:
             return []
         try:
-            bodies = [decompress_payload(batch, _RUN_BYTES) for batch in self._batches]
-            whole = decode_run(self._batches, bodies).records
+            located = locate_run(self._batches, _DECODED_BYTES)
         except CorruptBatch:
             return []
+        if located.batches < len(self._batches):
+            return []
+        whole = with_tails(located).records
         ends = list(accumulate(batch.count for batch in self._batches))
         rows = [slice(begin, end) for begin, end in pairwise([0, *ends])]
         return [

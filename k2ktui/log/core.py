@@ -8,8 +8,8 @@ from functools import cache
 
 from k2ktui.errors import K2kError
 from k2ktui.log import batch
+from k2ktui.log.compress import compress
 from k2ktui.log.decompress import decompress
-from k2ktui.log.rebuild import compress
 from k2ktui.native.binding import VARIABLE, Core, Library, Unavailable, is_required, load_library
 
 log = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from k2ktui.log.batch import (
     Batch,
     CorruptBatch,
 )
+from k2ktui.log.compress import compress
 from k2ktui.log.decompress import decompress
-from k2ktui.log.rebuild import compress
-from k2ktui.log.records import encode_varint
+from k2ktui.log.varints import encode_varint
 from k2ktui.native.binding import BuiltRecords, Coalesced
 
 #: Maximum bytes of a record before its tail: length, attributes, timestamp and offset deltas.

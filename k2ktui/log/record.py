@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from k2ktui.engine.schemas.ids import SchemaPart, find_schema_ids, rewrite_schema_ids
 from k2ktui.log.batch import APPEND_TIME, Batch, CorruptBatch
-from k2ktui.log.records import Records, read_varint
+from k2ktui.log.records import Records
+from k2ktui.log.varints import read_varint
 
 Header = tuple[str, bytes | None]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from k2ktui.log.batch import Batch, CorruptBatch
-from k2ktui.log.records import I64, U8, Records, decode_records, locate_records, read_varints
+from k2ktui.log.records import I64, U8, Records, decode_records, locate_records
+from k2ktui.log.varints import read_varints
 
 #: Where the parts begin, and their lengths; a negative length is null.
 Places = tuple[I64, I64]
@@ -70,8 +71,6 @@ def decode_columns(batches: Sequence[Batch], position: int = 0) -> RecordColumns
         located = locate_records(batches, position)
     except CorruptBatch as error:
         raise CorruptBatch(f"the batch at offset {batches[0].base_offset}: {error}") from error
-    except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the batch at offset {batches[0].base_offset} is truncated") from error
     keys = (located.key_starts, located.key_lengths)
     return _with_parts(located.offsets, located.timestamps, located.body, keys, located.tail_ends)
 

@@ -15,7 +15,8 @@ from k2ktui.engine.transforms.header_names import (
     OriginHeader,
 )
 from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.records import I64, Records, encode_varint, read_varint
+from k2ktui.log.records import I64, Records
+from k2ktui.log.varints import encode_varint, read_varint
 
 _NO_KEY_NO_VALUE = b"\x01\x01"
 

@@ -7,29 +7,68 @@ by columns is several times faster than a Python loop over the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.log.batch import (
-    APPEND_TIME,
-    COMPRESSION_MASK,
-    HEADER_BYTES,
-    Batch,
-    CorruptBatch,
-)
-from k2ktui.log.decompress import decompress
+from k2ktui.log.batch import HEADER_BYTES, Batch, CorruptBatch
+from k2ktui.log.core import core
+from k2ktui.log.decompress import limit_of
 from k2ktui.log.legacy import messages
+from k2ktui.log.plain import PlainRecord, read_payload, read_records
+from k2ktui.log.varints import encode_varint
+from k2ktui.native.binding import CoreError, Piece
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 _NO_HEADERS = b"\x00"
-_VARINT_BYTES = 10
+_IN_C_FROM = 3  # records; fewer are read faster in Python
+
+
+class Tails(Sequence[bytes]):
+    """Tails of records by where they are in ``body``; they become objects when asked for."""
+
+    __slots__ = ("_made", "body", "ends", "starts")
+
+    def __init__(self, body: bytes, starts: I64, ends: I64) -> None:
+        self.body, self.starts, self.ends = body, starts, ends
+        self._made: list[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Tails: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | Tails:
+        return self.take(at) if isinstance(at, slice) else self._all()[at]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tails) and self._all() == other._all()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, rows: I64 | slice) -> Tails:
+        """Return those at these rows, in that order."""
+        return Tails(self.body, self.starts[rows], self.ends[rows])
+
+    def _all(self) -> list[bytes]:
+        if self._made is None:
+            body, bounds = self.body, zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+            self._made = [body[start:end] for start, end in bounds]
+        return self._made
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +85,23 @@ class Records:
     def take(self, rows: I64) -> Records:
         """Return the records at these row indexes, in that order."""
         tails = self.tails
-        return Records(self.offsets[rows], self.timestamps[rows], [tails[i] for i in rows.tolist()])
+        some = tails.take(rows) if isinstance(tails, Tails) else [tails[i] for i in rows.tolist()]
+        return Records(self.offsets[rows], self.timestamps[rows], some)
+
+    @property
+    def located(self) -> Tails:
+        """Their tails in one buffer."""
+        if isinstance(self.tails, Tails):
+            return self.tails
+        ends = np.cumsum(self.sizes)
+        return Tails(b"".join(self.tails), ends - self.sizes, ends)
+
+    @property
+    def sizes(self) -> I64:
+        """Bytes of each tail."""
+        if isinstance(self.tails, Tails):
+            return self.tails.ends - self.tails.starts
+        return np.fromiter(map(len, self.tails), dtype=np.int64, count=len(self.tails))
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
@@ -56,103 +111,19 @@ def concatenate(parts: Sequence[Records]) -> Records:
     return Records(
         np.concatenate([part.offsets for part in parts]),
         np.concatenate([part.timestamps for part in parts]),
-        [tail for part in parts for tail in part.tails],
+        _concatenate_tails([part.tails for part in parts]),
     )
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode a zigzag varint at index ``at``; return the value and the index after it.
-
-    Raises:
-        IndexError: it extends beyond the end of ``data``.
-        CorruptBatch: it has more than 10 bytes.
-    """
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch("a varint of more than 10 bytes")
-
-
-def encode_varint(value: int) -> bytes:
-    """Encode a signed integer as a zigzag varint."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def encode_varints(values: I64) -> tuple[U8, NDArray[np.bool_]]:
-    """Encode each value as a zigzag varint: a matrix of bytes, and a mask of those in use."""
-    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    width = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
-    shifted = zigzag[:, None] >> (np.arange(width, dtype=np.uint64) * np.uint64(7))
-    used = shifted > 0
-    used[:, 0] = True
-    cells = (shifted & np.uint64(0x7F)).astype(np.uint8)
-    cells[:, :-1] |= np.where(used[:, 1:], np.uint8(0x80), np.uint8(0))
-    return cells, used
-
-
-def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
-    """Decode the zigzag varint at each index; return the values and the indexes after them.
-
-    Raises:
-        IndexError: a varint extends beyond the end of ``data``.
-        CorruptBatch: a varint has more than 10 bytes.
-    """
-    byte = data[at]
-    at = at + 1
-    value = (byte & 0x7F).astype(np.uint64)
-    rows = np.flatnonzero(byte >= 0x80)
-    for index in range(1, _VARINT_BYTES):
-        if not len(rows):
-            break
-        byte = data[at[rows]]
-        value[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * index)
-        at[rows] += 1
-        rows = rows[byte >= 0x80]
-    if len(rows):
-        raise CorruptBatch("a varint of more than 10 bytes")
-    decoded = (value >> np.uint64(1)).astype(np.int64)
-    return decoded ^ -(value & np.uint64(1)).astype(np.int64), at
-
-
-def skip_varints(data: U8, at: I64) -> I64:
-    """Return the index after the varint at each index.
-
-    Raises:
-        IndexError: a varint extends beyond the end of ``data``.
-        CorruptBatch: a varint has more than 10 bytes.
-    """
-    at = at.copy()
-    rows = np.arange(len(at))
-    for _ in range(_VARINT_BYTES):
-        byte = data[at[rows]]
-        at[rows] += 1
-        rows = rows[byte >= 0x80]
-        if not len(rows):
-            return at
-    raise CorruptBatch("a varint of more than 10 bytes")
-
-
-def decompress_payload(batch: Batch, most: int | None = None) -> bytes:
-    """Return the encoded records of a v2 batch, decompressed to ``most`` bytes.
-
-    Raises:
-        CorruptBatch: they cannot be decompressed, or are too large.
-    """
-    body = bytes(batch.view[HEADER_BYTES:])
-    codec = batch.attributes & COMPRESSION_MASK
-    return decompress(codec, body, most) if codec else body
+def _concatenate_tails(parts: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
+    located = [part for part in parts if isinstance(part, Tails)]
+    if len(located) < len(parts):
+        return [tail for part in parts for tail in part]
+    begins = np.cumsum([0, *(len(part.body) for part in located)])[:-1].tolist()
+    starts = [part.starts + begin for part, begin in zip(located, begins, strict=True)]
+    ends = [part.ends + begin for part, begin in zip(located, begins, strict=True)]
+    body = b"".join([part.body for part in located])
+    return Tails(body, np.concatenate(starts), np.concatenate(ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +154,11 @@ def decode_records(batch: Batch, position: int = 0) -> Records:
 def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
     """Decode a data batch, with its key positions; otherwise like :func:`decode_records`."""
     try:
-        return _legacy(batch, position) if batch.magic < 2 else _columns(batch, position)
+        return (
+            _legacy(batch, position)
+            if batch.magic < 2
+            else with_tails(locate_records((batch,), position))
+        )
     except CorruptBatch as error:
         raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
     except (IndexError, OverflowError) as error:
@@ -194,16 +169,33 @@ def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
 class LocatedRecords:
     """Records of v2 batches in offset order, each with its tail in ``body``.
 
-    ``key_starts`` and ``key_lengths`` are those of :class:`Decoded`.
+    ``body`` has the decompressed records, and may have the headers of batches between them.
+    ``key_starts`` and ``key_lengths`` are those of :class:`Decoded`; ``batches`` is the number of
+    batches that were decoded.
     """
 
     body: bytes
+    batches: int
     offsets: I64
     timestamps: I64
     tail_starts: I64
     tail_ends: I64
     key_starts: I64
     key_lengths: I64
+
+    def after(self, position: int) -> LocatedRecords:
+        """Return those with this offset or a higher one."""
+        first = int(np.searchsorted(self.offsets, position))
+        return self._rows(self.body, self.batches, slice(first, None)) if first else self
+
+    def first(self, batches: int, count: int, size: int) -> LocatedRecords:
+        """Return the records of the first batches: so many, in so many bytes."""
+        return self._rows(self.body[:size], batches, slice(count))
+
+    def _rows(self, body: bytes, batches: int, rows: slice) -> LocatedRecords:
+        places = (self.tail_starts, self.tail_ends, self.key_starts, self.key_lengths)
+        columns = (self.offsets, self.timestamps, *places)
+        return LocatedRecords(body, batches, *(column[rows] for column in columns))
 
 
 def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecords:
@@ -213,176 +205,116 @@ def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecord
 
     Raises:
         CorruptBatch: the bytes do not follow the format.
-        IndexError, OverflowError: a batch is truncated.
     """
-    bodies = [decompress_payload(batch) for batch in batches]
-    bounds = [_bounds(body, batch) for body, batch in zip(bodies, batches, strict=True)]
-    counts = np.array([len(starts) for starts, _ in bounds])
-    before = np.cumsum([0, *map(len, bodies[:-1])])
-    shifts = np.repeat(before, counts)
-    begin, ends = (
-        np.fromiter(chain.from_iterable(bound), dtype=np.int64, count=len(shifts)) + shifts
-        for bound in zip(*bounds, strict=True)
-    )
-    body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-    return _located(batches, body, counts, begin, ends, position)
+    limits = [limit_of(len(batch.view) - HEADER_BYTES) for batch in batches]
+    located = _locate_in_c(batches, min(limits))
+    if located is None or located.batches < len(batches):
+        located = _locate_in_python(batches, limits)
+    return located.after(position)
 
 
-def _located(
-    batches: Sequence[Batch], body: bytes, counts: I64, begin: I64, ends: I64, position: int
-) -> LocatedRecords:
-    """Read the fields of the records between ``begin`` (after the length) and ``ends``."""
-    data = np.frombuffer(body, dtype=np.uint8)
-    time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
-    offset_deltas, tails_at = read_varints(data, at)
-    key_lengths, keys_at = read_varints(data, tails_at)
-    if (key_lengths >= ends - keys_at).any():
-        raise CorruptBatch("a record is shorter than what is in it")
-    _check_deltas(offset_deltas, batches, counts)
-    offsets = offset_deltas + np.repeat([batch.base_offset for batch in batches], counts)
-    timestamps = time_deltas + np.repeat([batch.base_timestamp for batch in batches], counts)
-    appended = [bool(batch.attributes & APPEND_TIME) for batch in batches]
-    if any(appended):
-        latest = np.repeat([batch.max_timestamp for batch in batches], counts)
-        timestamps = np.where(np.repeat(appended, counts), latest, timestamps)
-    keep = slice(int(np.searchsorted(offsets, position)), None)
-    columns = (offsets, timestamps, tails_at, ends, keys_at, key_lengths)
-    return LocatedRecords(body, *(column[keep] for column in columns))
+def locate_run(batches: Sequence[Batch], most: int, position: int = 0) -> LocatedRecords:
+    """Find the records of the first of these v2 batches, up to ``most`` bytes decompressed.
 
-
-def decode_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int = 0) -> Decoded:
-    """Decode v2 batches in one pass, which takes little longer than one batch of their records.
-
-    Accepts nothing that :func:`decode_with_keys` would refuse in one of them.
-
-    Args:
-        batches: the batches, in offset order.
-        bodies: their encoded records, decompressed.
-        position: records below this offset are left out.
+    It ends after the batch with which they reach that, which may be twice as much in all, and
+    before one that is damaged, holds more, or begins before the end of the one before.
 
     Raises:
-        CorruptBatch: one of them is damaged; decode them one by one to learn which, and why.
+        CorruptBatch: the first one is damaged, or holds more.
     """
-    try:
-        return _decoded(_locate_run(batches, bodies, position))
-    except (IndexError, OverflowError) as error:
-        raise CorruptBatch("a batch is truncated") from error
+    for at, (before, after) in enumerate(pairwise(batches), 1):
+        if after.base_offset <= before.last_offset:
+            batches = batches[:at]
+            break
+    located = _locate_in_c(batches, 2 * most)
+    if located is None:
+        located = _locate_run_in_python(batches, most)
+    else:
+        located = _up_to(located, batches, most)
+    return located.after(position)
 
 
-def _locate_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int) -> LocatedRecords:
-    if any(after.base_offset <= before.last_offset for before, after in pairwise(batches)):
-        raise CorruptBatch("a batch begins before the end of the one before")
-    body = b"".join(bodies)
-    counts = np.array([batch.count for batch in batches])
-    ends = np.array(_ends(body, int(counts.sum())), dtype=np.int64)
-    lengths, begin = read_varints(np.frombuffer(body, dtype=np.uint8), _before(ends))
-    body_ends = np.cumsum(np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies)))
-    # The last record of each batch must end where its body does: what one batch says of its
-    # lengths would otherwise be looked for in the next.
-    if (begin + lengths != ends).any() or (
-        np.concatenate(([0], ends))[np.cumsum(counts)] != body_ends
-    ).any():
-        raise CorruptBatch("the lengths of its records do not add up")
-    located = _located(batches, body, counts, begin, ends, position)
-    if (located.key_starts > located.tail_ends).any():
-        raise CorruptBatch("a record is shorter than what is in it")
-    return located
+def _locate_in_c(batches: Sequence[Batch], most: int) -> LocatedRecords | None:
+    """Find the records of the first of them that are in all no larger, and not damaged.
 
-
-def _before(ends: I64) -> I64:
-    """Return where each record begins if each begins at the end of the one before."""
-    return np.concatenate((np.zeros(1, dtype=np.int64), ends))[:-1]
-
-
-def _columns(batch: Batch, position: int) -> Decoded:
-    return _decoded(locate_records((batch,), position))
-
-
-def _decoded(located: LocatedRecords) -> Decoded:
-    body = located.body
-    bounds = zip(located.tail_starts.tolist(), located.tail_ends.tolist(), strict=True)
-    kept = Records(located.offsets, located.timestamps, [body[s:e] for s, e in bounds])
-    data = np.frombuffer(body, dtype=np.uint8)
-    return Decoded(kept, data, located.key_starts, located.key_lengths, len(body))
-
-
-def find_tails(body: bytes, batch: Batch) -> tuple[I64, I64]:
-    """Return where the tail of each record of a v2 batch begins in ``body``, and where it ends.
-
-    Raises:
-        CorruptBatch: the bytes do not follow the format.
+    Returns:
+        None where the core does not do it: plain Python decides.
     """
+    in_c = core()
+    if in_c is None or sum(batch.count for batch in batches) < _IN_C_FROM:
+        return None
+    data = b"".join([batch.view for batch in batches])
+    rows = in_c.scan(data).rows
+    if rows["base_offset"].tolist() != [batch.base_offset for batch in batches]:
+        return None
     try:
-        ends = np.array(_ends(body, batch.count), dtype=np.int64)
-        data = np.frombuffer(body, dtype=np.uint8)
-        lengths, starts = read_varints(data, np.concatenate(([0], ends[:-1])))
-        if (starts + lengths != ends).any() or (lengths < 0).any() or ends[-1:] != len(body):
-            raise CorruptBatch("the lengths of its records do not add up")
-        at = starts + 1  # one byte of attributes, unused
-        tails = skip_varints(data, skip_varints(data, at))
-        if (tails >= ends).any():
-            raise CorruptBatch("a record is shorter than what is in it")
-    except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the batch at offset {batch.base_offset} is truncated") from error
-    except CorruptBatch as error:
-        raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
-    return tails, ends
+        columns = in_c.columns(Piece(data, rows), most)
+    except CoreError:
+        return None
+    body = data if columns.body.obj is data else bytes(columns.body)
+    places = (columns.tails, columns.ends, columns.keys, columns.key_lengths)
+    return LocatedRecords(body, columns.batches, columns.offsets, columns.timestamps, *places)
 
 
-def _ends(body: bytes, count: int) -> list[int]:
-    """Return where each record ends, as their lengths say; the caller checks the lengths."""
-    ends: list[int] = []
+def _up_to(located: LocatedRecords, batches: Sequence[Batch], most: int) -> LocatedRecords:
+    """Return those up to the batch that ends after ``most`` bytes."""
+    if len(located.body) <= most:
+        return located
+    counts = np.cumsum([batch.count for batch in batches[: located.batches]])
+    ends = np.concatenate(([0], located.tail_ends))[counts]
+    number = min(located.batches, int(np.searchsorted(ends, most)) + 1)
+    return located.first(number, int(counts[number - 1]), int(ends[number - 1]))
+
+
+def _locate_in_python(batches: Sequence[Batch], limits: Sequence[int]) -> LocatedRecords:
+    payloads = [read_payload(*some) for some in zip(batches, limits, strict=True)]
+    records = [list(read_records(*some)) for some in zip(batches, payloads, strict=True)]
+    return _joined(payloads, records)
+
+
+def _locate_run_in_python(batches: Sequence[Batch], most: int) -> LocatedRecords:
+    payloads: list[bytes] = []
+    records: list[list[PlainRecord]] = []
+    for batch in batches:
+        room = 2 * most - sum(map(len, payloads))
+        if room <= most:
+            break
+        try:
+            payload = read_payload(batch, room)
+            if len(payload) > room:
+                raise CorruptBatch(f"it has more than {room} bytes")
+            some = list(read_records(batch, payload))
+        except CorruptBatch:
+            if not payloads:
+                raise
+            break
+        payloads.append(payload)
+        records.append(some)
+    return _joined(payloads, records)
+
+
+def _joined(payloads: Sequence[bytes], records: Sequence[Sequence[PlainRecord]]) -> LocatedRecords:
+    rows: list[tuple[int, ...]] = []
     at = 0
-    append = ends.append
-    for _ in range(count):
-        length = body[at]
-        if length < 0x80:
-            at += 1 + (length >> 1)
-        else:
-            following = body[at + 1]
-            if following < 0x80:
-                at += 2 + ((length & 0x7F | following << 7) >> 1)
-            else:
-                length, at = read_varint(body, at)
-                at += max(0, length)
-        append(at)
-    return ends
+    for payload, some in zip(payloads, records, strict=True):
+        rows += [
+            (
+                *(record.offset, record.timestamp, at + record.tail, at + record.end),
+                *(at + record.key, record.key_length),
+            )
+            for record in some
+        ]
+        at += len(payload)
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return LocatedRecords(b"".join(payloads), len(payloads), *columns)
 
 
-def _check_deltas(deltas: I64, batches: Sequence[Batch], counts: I64) -> None:
-    """Check the deltas of each batch; ``counts`` has how many of them are its own."""
-    full = np.flatnonzero(counts)
-    ends = np.cumsum(counts)[full]
-    starts = ends - counts[full]
-    last = np.array([batches[at].last_offset - batches[at].base_offset for at in full.tolist()])
-    grows = np.diff(deltas, prepend=-1) > 0
-    grows[starts] = deltas[starts] >= 0
-    if not grows.all() or (deltas[ends - 1] > last).any():
-        raise CorruptBatch("the offsets of its records do not increase up to its last")
-
-
-def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
-    """Return the index at which each record begins (after its length) and ends."""
-    starts, ends, at, size = [], [], 0, len(body)
-    for _ in range(batch.count):
-        byte = body[at]
-        at += 1
-        length = byte >> 1
-        if byte & 0x81:  # negative, or longer than one byte
-            following = body[at]
-            if byte & 1 or following >= 0x80:
-                length, at = read_varint(body, at - 1)
-            else:
-                length = (byte & 0x7F | following << 7) >> 1
-                at += 1
-        starts.append(at)
-        at += length
-        if length < 0 or at > size:
-            raise CorruptBatch(f"a record of length {length}")
-        ends.append(at)
-    if at != size:
-        raise CorruptBatch(f"{size - at} bytes after the last record")
-    return starts, ends
+def with_tails(located: LocatedRecords) -> Decoded:
+    """Return located records, each with its tail."""
+    tails = Tails(located.body, located.tail_starts, located.tail_ends)
+    kept = Records(located.offsets, located.timestamps, tails)
+    data = np.frombuffer(located.body, dtype=np.uint8)
+    return Decoded(kept, data, located.key_starts, located.key_lengths, len(located.body))
 
 
 def _legacy(batch: Batch, position: int) -> Decoded:

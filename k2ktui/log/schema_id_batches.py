@@ -8,9 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from k2ktui.engine.schemas.rule import SchemaRule
-from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, PREFIX_BYTES, Batch
-from k2ktui.log.rebuild import compress
-from k2ktui.log.records import I64, U8, Records, decompress_payload, find_tails
+from k2ktui.log.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    PREFIX_BYTES,
+    Batch,
+    CorruptBatch,
+)
+from k2ktui.log.compress import compress
+from k2ktui.log.records import I64, U8, Records, locate_records
 from k2ktui.log.schema_id_columns import (
     REFUSED,
     KnownIds,
@@ -97,8 +103,11 @@ def map_batch(batch: Batch, rule: SchemaRule, known: KnownIds) -> MappedBatch | 
         CorruptBatch: its bytes do not follow the format.
         UnresolvedSchemas: ids are not in ``known``.
     """
-    body = decompress_payload(batch)
-    tails, ends = find_tails(body, batch)
+    try:
+        located = locate_records((batch,))
+    except CorruptBatch as error:
+        raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
+    body, tails, ends = located.body, located.tail_starts, located.tail_ends
     buffer = RecordBuffer(np.frombuffer(body, dtype=np.uint8), body, tails, ends)
     ids = find_record_ids(buffer, rule.parts)
     used = _resolved(ids, known)
@@ -109,7 +118,8 @@ def map_batch(batch: Batch, rule: SchemaRule, known: KnownIds) -> MappedBatch | 
         return MappedBatch(batch.view, False, unknown)
     codec = batch.attributes & COMPRESSION_MASK
     if not codec:
-        ids.replace(np.frombuffer(batch.view, dtype=np.uint8)[HEADER_BYTES:], used)
+        # The records end with the batch, whether its header is in front of them in ``body`` or not.
+        ids.replace(np.frombuffer(batch.view, dtype=np.uint8)[-len(body) :], used)
         return MappedBatch(batch.view, True, unknown)
     changed = bytearray(body)
     ids.replace(np.frombuffer(changed, dtype=np.uint8), used)

@@ -21,7 +21,8 @@ from k2ktui.engine.schemas.ids import (
     find_schema_ids,
 )
 from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.records import I64, U8, read_varint, read_varints
+from k2ktui.log.records import I64, U8
+from k2ktui.log.varints import read_varint, read_varints
 
 UsedId = tuple[SchemaPart, SchemaId]
 #: Target ids of source ids; None for an id that the source's registry does not know.

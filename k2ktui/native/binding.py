@@ -485,8 +485,9 @@ class Core:
         )
         chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
         count = len(tails) if chosen is None else len(chosen)
-        largest = int((columns[2] - columns[1]).max(initial=0)) + HEADER_BYTES + _RECORD_HEAD_BYTES
-        total = HEADER_BYTES + len(body) + _RECORD_HEAD_BYTES * count
+        sizes = np.clip(columns[2] - columns[1], 0, len(body))
+        largest = int(sizes.max(initial=0)) + HEADER_BYTES + _RECORD_HEAD_BYTES
+        total = HEADER_BYTES + int(sizes.sum()) + _RECORD_HEAD_BYTES * count
         room = int(self._library.room(max(largest, min(most, total) if chosen is None else most)))
         out = np.empty(room, dtype=np.uint8)
         built = _Built()

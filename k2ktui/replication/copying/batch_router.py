@@ -24,9 +24,9 @@ from k2ktui.log.records import (
     Decoded,
     Records,
     concatenate,
-    decode_run,
     decode_with_keys,
-    decompress_payload,
+    locate_run,
+    with_tails,
 )
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.native.binding import Coalesced, CoreError
@@ -50,18 +50,10 @@ _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
 
 class _Run(NamedTuple):
-    """The next batches of a partition that are small and of one kind.
+    """The records of the next batches of a partition, which are small and of one kind."""
 
-    Their records, decompressed, are in all less than twice the size of a merged batch, as a
-    compressed batch that holds more is not small.
-    """
-
-    batches: list[Batch]
-    bodies: list[bytes]
-
-    @property
-    def is_merged(self) -> bool:
-        return len(self.batches) > 1
+    decoded: Decoded
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +134,8 @@ class BatchRouter:
             if merged is not None:
                 return [merged]
             run = _small_batches(reader)
-            if run.is_merged:
-                return self._rebuild(reader, len(run.batches), most, run)
+            if run is not None:
+                return self._rebuild(reader, run.batches, most, run)
         batch = reader.ready.first
         if find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
             unchanged = self._take_unchanged(reader)
@@ -343,24 +335,33 @@ def _decode_too_large(reader: PartitionReader) -> Decoded | None:
     return decoded if built_bytes(decoded.records) > limit.uncompressed else None
 
 
-def _small_batches(reader: PartitionReader) -> _Run:
-    """Return waiting small batches of the same kind, up to the size of a merged batch."""
-    run, size = _Run([], []), 0
+def _small_batches(reader: PartitionReader) -> _Run | None:
+    """Decode waiting small batches of the same kind, up to the size of a merged batch.
+
+    A compressed batch that holds more is not small.
+
+    Returns:
+        None if they are fewer than two.
+    """
+    batches: list[Batch] = []
+    size = 0
     if len(reader.ready) < _MERGE_FROM:
-        return run
+        return None
     first = reader.ready.first
     for batch in reader.ready:
         alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
         alike = alike and batch.leader_epoch == first.leader_epoch
         if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
-        try:
-            run.bodies.append(decompress_payload(batch, _MERGED_BYTES))
-        except CorruptBatch:
-            break  # too large; or copied unchanged, or its defect is reported, when it is next
-        run.batches.append(batch)
-        size += max(len(batch.view), len(run.bodies[-1]))
-    return run
+        batches.append(batch)
+        size += len(batch.view)
+    if len(batches) < _LEAST_MERGED:
+        return None
+    try:
+        located = locate_run(batches, _MERGED_BYTES, reader.handed)
+    except CorruptBatch:
+        return None  # too large; or copied unchanged, or its defect is reported, when it is next
+    return None if located.batches < _LEAST_MERGED else _Run(with_tails(located), located.batches)
 
 
 def _decode_next(
@@ -373,11 +374,10 @@ def _decode_next(
     """
     if isinstance(first, Decoded):
         return first, 1
+    run = None
     if in_one_pass:
         run = _small_batches(reader) if first is None else first
-        if run.is_merged:
-            return decode_run(run.batches, run.bodies, reader.handed), len(run.batches)
-    return decode_with_keys(reader.ready.first, reader.handed), 1
+    return run or _Run(decode_with_keys(reader.ready.first, reader.handed), 1)
 
 
 def _codec_of(reader: PartitionReader) -> int:

@@ -13,7 +13,7 @@ from k2ktui.engine.schemas.ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.errors import K2kError, LoginFailed, Refused
 from k2ktui.kafka.wire.codes import TOO_LARGE, Code, code_name
 from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, CorruptBatch, split_batches
-from k2ktui.log.records import decompress_payload
+from k2ktui.log.plain import read_payload
 from k2ktui.replication.copying.batch_sender import (
     BatchRefused,
     RecordTooLargeToSend,
@@ -422,7 +422,7 @@ def _describe_size(error: BatchRefused, topic: str) -> tuple[str, str]:
     with suppress(CorruptBatch):
         (batch,) = split_batches(outgoing.data)
         if batch.attributes & COMPRESSION_MASK:
-            plain = HEADER_BYTES + len(decompress_payload(batch))
+            plain = HEADER_BYTES + len(read_payload(batch))
             sizes += f" as sent and {plain:,} uncompressed"
             fix += ", or set its compression.type to producer"
     return f"{what} of {sizes} exceeds its {setting} as the target stores it", f"{fix}."

@@ -16,7 +16,8 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.log.record import Header, KafkaRecord, decode_headers
 from k2ktui.log.record_columns import Places, RecordColumns
-from k2ktui.log.records import I64, Records, encode_nullable, encode_varint, encode_varints
+from k2ktui.log.records import I64, Records, encode_nullable
+from k2ktui.log.varints import encode_varint, encode_varints
 from k2ktui.replication.transforms.json_columns import JsonParser
 
 if TYPE_CHECKING:

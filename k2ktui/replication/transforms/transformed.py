@@ -10,7 +10,8 @@ import numpy as np
 
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.log.record_headers import set_headers
-from k2ktui.log.records import I64, Records, encode_nullable, encode_varint
+from k2ktui.log.records import I64, Records, encode_nullable
+from k2ktui.log.varints import encode_varint
 from k2ktui.replication.transforms.rows import (
     ASSIGNED,
     FACTS,

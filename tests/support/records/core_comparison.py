@@ -29,8 +29,8 @@ from k2ktui.log.batch import (
     split_batches,
     stamp_producer,
 )
+from k2ktui.log.compress import compress
 from k2ktui.log.decompress import decompress
-from k2ktui.log.rebuild import compress
 from k2ktui.native.binding import Core, CoreError, Piece, Rows, load_library
 from tests.support.records.made_batches import Made, Record, log
 

@@ -10,8 +10,10 @@ import numpy as np
 from crc32c import crc32c
 
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, split_batches
-from k2ktui.log.rebuild import build_batches, compress
-from k2ktui.log.records import Records, decode_records, encode_nullable, encode_varint, read_varint
+from k2ktui.log.compress import compress
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import Records, decode_records, encode_nullable
+from k2ktui.log.varints import encode_varint, read_varint
 from k2ktui.runtime.node import KafkaNode
 
 Damage = Callable[[Records, int], Records]
@@ -54,7 +56,7 @@ def _rebuild(batch: Batch, offset: int, damage: Damage) -> bytes:
     after = damage(records, row)
     # A record that is left out leaves a hole: offsets are made with all rows, and then some go.
     (built,) = build_batches(after, batch.attributes & COMPRESSION_MASK, 1 << 30)
-    data = built.data
+    data = bytearray(built.data)
     if len(after) < len(records):
         data = _with_hole(after, batch)
     struct.pack_into(">q", data, 0, batch.base_offset)

@@ -8,8 +8,9 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 
 from k2ktui.log.batch import APPEND_TIME, DELETE_HORIZON, HEADER, TRANSACTIONAL
-from k2ktui.log.rebuild import compress
-from k2ktui.log.records import encode_nullable, encode_varint
+from k2ktui.log.compress import compress
+from k2ktui.log.records import encode_nullable
+from k2ktui.log.varints import encode_varint
 
 
 @dataclass(frozen=True)

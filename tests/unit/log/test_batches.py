@@ -32,12 +32,8 @@ from k2ktui.log.batch import (
     stamp_producer,
 )
 from k2ktui.log.rebuild import build_batches
-from k2ktui.log.records import (
-    decode_records,
-    encode_varint,
-    read_varint,
-    read_varints,
-)
+from k2ktui.log.records import Records, Tails, concatenate, decode_records
+from k2ktui.log.varints import encode_varint, read_varint, read_varints
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from tests.support.schedule.examples import examples
 
@@ -234,3 +230,23 @@ def test_aborted_transactions_are_left_out_and_later_ones_of_the_producer_are_no
 def test_sequence_numbers_wrap_as_the_broker_expects() -> None:
     assert next_sequence(2**31 - 1, 1) == 0
     assert next_sequence(2**31 - 2, 3) == 1
+
+
+def test_tails_are_a_sequence_of_bytes() -> None:
+    tails = Tails(b"abcdef", np.array([0, 1, 1, 4]), np.array([1, 1, 4, 6]))
+    made = [b"a", b"", b"bcd", b"ef"]
+    assert (len(tails), list(tails), tails[-1], list(tails[1:3])) == (4, made, b"ef", made[1:3])
+    assert list(tails.take(np.array([3, 0]))) == [b"ef", b"a"]
+    assert tails[:2] == tails[:2] and tails[:2] != tails[1:3]
+
+
+def test_records_of_buffers_and_of_bytes_are_concatenated() -> None:
+    numbers = np.arange(2)
+    located = Records(numbers, numbers, Tails(b"abc", np.array([0, 2]), np.array([2, 3])))
+    listed = Records(numbers, numbers, [b"x", b"yz"])
+    for parts in ([located, located], [located, listed], [listed, listed]):
+        whole = concatenate(parts)
+        assert list(whole.tails) == [tail for part in parts for tail in part.tails]
+        assert whole.sizes.tolist() == list(map(len, whole.tails))
+        assert list(whole.located) == list(whole.tails)
+        assert list(whole.take(np.array([3, 1])).tails) == [whole.tails[3], whole.tails[1]]

@@ -20,7 +20,8 @@ from k2ktui.log.record_columns import (
     decode_columns,
     split_records,
 )
-from k2ktui.log.records import Records, decode_records, encode_varints, read_varints
+from k2ktui.log.records import Records, decode_records
+from k2ktui.log.varints import encode_varints, read_varints
 from tests.support.schedule.examples import examples
 
 BLOBS = st.none() | st.binary(max_size=200)

@@ -21,7 +21,8 @@ from k2ktui.engine.transforms.header_names import (
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, TimestampType, record_at
 from k2ktui.log.record_headers import change_headers
-from k2ktui.log.records import Records, encode_nullable, encode_varint
+from k2ktui.log.records import Records, encode_nullable
+from k2ktui.log.varints import encode_varint
 
 SOURCE = SourcePartition("pay", 3)
 NAMES = st.one_of(st.sampled_from(["a", "b", "t-1", "t-2", ""]), st.text(max_size=3))

@@ -22,9 +22,10 @@ from k2ktui.engine.schemas.rule import SchemaRule
 from k2ktui.log.batch import HEADER_BYTES, Batch, CorruptBatch, split_batches, stamp_producer
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
-from k2ktui.log.records import Records, decode_records, encode_nullable, encode_varint
+from k2ktui.log.records import Records, decode_records, encode_nullable
 from k2ktui.log.schema_id_batches import MappedBatch, UnresolvedSchemas, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
+from k2ktui.log.varints import encode_varint
 
 KEY, VALUE = SchemaPart.KEY, SchemaPart.VALUE
 BOTH = SchemaRule()

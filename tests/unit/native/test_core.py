@@ -12,7 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from k2ktui.log.batch import APPEND_TIME, split_batches
-from k2ktui.log.rebuild import compress
+from k2ktui.log.compress import compress
 from k2ktui.log.records import decode_records
 from k2ktui.native import codecs
 from k2ktui.native.binding import (

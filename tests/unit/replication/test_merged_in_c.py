@@ -188,7 +188,7 @@ def some(
 @contextmanager
 def only_in_c() -> Iterator[None]:
     """Let the product use the core, and merge nothing in Python."""
-    with in_c(), mock.patch.object(batch_router, "decode_run", None):
+    with in_c(), mock.patch.object(batch_router, "locate_run", None):
         yield
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, split_batches, stamp_producer
-from k2ktui.log.rebuild import build_batches, built_bytes, compress
-from k2ktui.log.records import decode_records, decompress_payload, make_records
+from k2ktui.log.compress import compress
+from k2ktui.log.plain import read_payload
+from k2ktui.log.rebuild import build_batches, built_bytes
+from k2ktui.log.records import decode_records, make_records
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -50,7 +52,7 @@ class Target:
         size = len(outgoing.data)
         own = batch.attributes & COMPRESSION_MASK
         if self.codec is not None and self.codec != own and size <= self.limit:
-            body = decompress_payload(batch)
+            body = read_payload(batch)
             size = OVERHEAD + len(compress(self.codec, body) if self.codec else body)
         if size > self.limit:
             self.refused += 1

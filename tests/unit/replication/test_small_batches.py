@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.log import records
 from k2ktui.log.batch import (
     APPEND_TIME,
     COMPRESSION_MASK,
@@ -25,13 +26,8 @@ from k2ktui.log.batch import (
     CorruptBatch,
     split_batches,
 )
-from k2ktui.log.records import (
-    Decoded,
-    decode_records,
-    decode_run,
-    encode_nullable,
-    encode_varint,
-)
+from k2ktui.log.records import decode_records, encode_nullable, locate_run
+from k2ktui.log.varints import encode_varint
 from k2ktui.replication.copying import batch_router
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
@@ -62,12 +58,8 @@ SOURCE = SourcePartition("t", 0)
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Let the router decode each batch alone."""
-
-    def refuse(*_: object) -> Decoded:
-        raise CorruptBatch("not in one pass")
-
-    with mock.patch.object(batch_router, "decode_run", refuse):
+    """Let the router decode each record alone, in plain Python."""
+    with mock.patch.object(records, "_locate_in_c", return_value=None):
         yield
 
 
@@ -288,24 +280,33 @@ def record(offset: int) -> bytes:
     return encode_varint(len(rest)) + rest
 
 
-def refuse(batches: list[Batch], match: str) -> None:
-    """What one of them has wrong is found before records of it are taken for those of another."""
-    with pytest.raises(CorruptBatch, match=match):
-        decode_run(batches, [bytes(batch.view[61:]) for batch in batches])
+def refuse(batches: list[Batch]) -> None:
+    """What the first has wrong is found before records of the next are taken for its own."""
+    with pytest.raises(CorruptBatch):
+        locate_run(batches, 1 << 20)
+    with pytest.raises(CorruptBatch):
+        decode_records(batches[0])
 
 
-def test_a_run_with_a_batch_that_begins_within_another_is_refused() -> None:
+def test_a_run_ends_before_a_batch_that_begins_within_another() -> None:
     body = record(0) + record(1)
-    refuse([raw(10, body, 2, 1), raw(11, body, 2, 1)], "before the end")
-    assert len(decode_run([raw(10, body, 2, 1), raw(12, body, 2, 1)], [body, body]).records) == 4
+    one = locate_run([raw(10, body, 2, 1), raw(11, body, 2, 1)], 1 << 20)
+    assert (one.batches, one.offsets.tolist()) == (1, [10, 11])
+    assert locate_run([raw(10, body, 2, 1), raw(12, body, 2, 1)], 1 << 20).batches == 2
+
+
+def test_a_run_ends_where_its_records_are_large_enough_decompressed() -> None:
+    made = Made((Record(None, bytes(1000)),) * 3, 3)
+    batches = [batch for data in log([made] * 3) for batch in split_batches(data)]
+    runs = [locate_run(batches, most).batches for most in (1_600, 3_000, 3_100, 99_000)]
+    assert runs == [1, 1, 2, 3]
+    with pytest.raises(CorruptBatch):
+        locate_run(batches, 1_000)
 
 
 def test_a_run_with_a_record_of_the_next_batch_in_one_is_refused() -> None:
     """In all they have as many records as they say; one of them has too many."""
-    batches = [raw(10, record(0), 2, 5), raw(20, record(1) + record(2), 1, 5)]
-    refuse(batches, "do not add up")
-    with pytest.raises(CorruptBatch):
-        decode_records(batches[0])
+    refuse([raw(10, record(0), 2, 5), raw(20, record(1) + record(2), 1, 5)])
 
 
 def test_a_run_with_a_record_whose_fields_are_in_the_next_batch_is_refused() -> None:
@@ -313,10 +314,7 @@ def test_a_run_with_a_record_whose_fields_are_in_the_next_batch_is_refused() -> 
     short = encode_varint(2) + b"\0\0"
     behind = bytearray(record(0))
     behind[1] = 0x09  # the attributes, which nobody reads: -5
-    batches = [raw(10, short, 1, 20), raw(40, bytes(behind), 1, 0)]
-    refuse(batches, "shorter than what is in it")
-    with pytest.raises(CorruptBatch):
-        decode_records(batches[0])
+    refuse([raw(10, short, 1, 20), raw(40, bytes(behind), 1, 0)])
 
 
 def first_sent(data: bytes) -> tuple[int, bool, int]:

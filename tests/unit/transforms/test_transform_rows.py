@@ -16,7 +16,8 @@ from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
 from k2ktui.log.record_columns import split_records
 from k2ktui.log.record_headers import set_headers
-from k2ktui.log.records import Records, encode_varint
+from k2ktui.log.records import Records
+from k2ktui.log.varints import encode_varint
 from k2ktui.replication.copying.slot_task import REPEATED
 from k2ktui.replication.spark.executors import transform_reason
 from k2ktui.replication.transforms import rows
