@@ -21,10 +21,12 @@ import psutil
 import pyspark
 from packaging.requirements import Requirement
 
+from k2ktui.native.binding import LIBRARY, VARIABLE
 from k2ktui.runtime import child_process
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.ports import LOOPBACK, HeldPort
 from tests.support.clusters.kafka import eventually
+from tests.support.records.native_library import SOURCE
 
 _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
@@ -153,6 +155,8 @@ class SparkCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_LOCAL_IP": LOOPBACK,
+            # Where the tests have the core in C, executors that cannot load what they got fail.
+            VARIABLE: "require" if SOURCE.with_name(LIBRARY).is_file() else "",
         }
         command = [str(_HOME / "bin" / "spark-class"), main, *arguments]
         process = child_process.spawn(
