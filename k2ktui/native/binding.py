@@ -266,7 +266,9 @@ def _find_library() -> Path:
     Raises:
         Unavailable: there is none, or it is not the one that belongs to the archive.
     """
-    here = Path(__file__)
+    # In executors, the archive has the name of a file in their working directory: a library of such
+    # a name would be looked for in the system's directories.
+    here = Path(__file__).absolute()
     archive = next((path for path in here.parents if path.is_file()), None)
     if archive is None:
         path = here.with_name(LIBRARY)

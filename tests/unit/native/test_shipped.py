@@ -15,8 +15,11 @@ from tests.support.records.native_library import SOURCE
 _SHOW = "from k2ktui.log import core; print(core.__file__); print(core.why_not()); core.core()"
 
 
-def imported_from(archive: Path) -> list[str]:
-    """Return where a process has imported the package from, and why it has no core."""
+def imported_from(archive: Path | str, directory: Path | None = None) -> list[str]:
+    """Return where a process has imported the package from, and why it has no core.
+
+    It runs in ``directory``.
+    """
     # Without the directories of the checkout and of the virtual environment's .pth files.
     paths = [str(archive), *(path for path in sys.path if path.endswith("site-packages"))]
     done = subprocess.run(
@@ -24,6 +27,7 @@ def imported_from(archive: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
+        cwd=directory,
         env={},
     )
     return done.stdout.splitlines()
@@ -34,6 +38,9 @@ def test_the_library_is_sent_with_the_code(tmp_path: Path) -> None:
     archive, library = executors.write_code(tmp_path)
     assert library is not None
     assert imported_from(archive) == [str(archive / "k2ktui/log/core.py"), ""]
+    # A Spark cluster gives executors the name of a file in their working directory.
+    name = archive.name
+    assert imported_from(name, tmp_path) == [f"{name}/k2ktui/log/core.py", ""]
     with library.open("ab") as file:
         file.write(b"\0")
     assert "is not the library that was sent" in imported_from(archive)[1]
