@@ -152,7 +152,7 @@ def unauthorized_fault(reader: PartitionReader) -> Fault:
         reader.source,
         FaultKind.UNAUTHORIZED,
         f"the source principal may not read {topic}",
-        f"Grant it Describe and Read on topic {topic}.",
+        f"Grant it Describe and Read on topic {topic}. The copy is retried automatically.",
         reader.fetched,
     )
 
@@ -337,13 +337,13 @@ def refused_fault(error: BatchRefused, source: SourcePartition) -> Fault:
         return target_missing_fault(source, where, first)
     kind, what, hint = _describe_refusal(error, topic)
     if error.code in TOO_LARGE:
-        kind, hint = FaultKind.TOO_LARGE, f"{hint} The copy is retried automatically."
+        kind = FaultKind.TOO_LARGE
     return Fault(
         source,
         kind,
         f"{topic}-{partition} on the target rejected {source} at offset "
         f"{_refused_offset(error)}: {what}",
-        hint,
+        f"{hint} The copy is retried automatically.",
         first,
         topic if kind is FaultKind.TOO_LARGE else "",
     )

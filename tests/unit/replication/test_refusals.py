@@ -14,6 +14,7 @@ from k2ktui.replication.copying.lap_failures import (
     unavailable_faults,
 )
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_faults import refused_fault
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.slot_settings import CommitPolicy
 from k2ktui.replication.copying.slot_task import (
@@ -92,6 +93,14 @@ def test_all_partitions_whose_mapping_goes_there_are_at_fault(
             f"mappings-{MAPPING[1]} on the target rejected the mapping of {fault.source} from "
             "offset 7 on: "
         )
+
+
+@pytest.mark.parametrize("code", [29, 32, 44])
+def test_a_partition_whose_records_are_refused_says_that_it_is_retried(code: int) -> None:
+    outgoing = OutgoingBatch(("t", 0), memoryview(b"r" * 99), 1, 7)
+    fault = refused_fault(BatchRefused(outgoing, code, ""), SOURCES[0])
+    assert fault.hint.endswith(" The copy is retried automatically.")
+    assert fault.hint.count("retried") == 1
 
 
 def test_only_partitions_with_records_have_a_mapping_that_is_too_large() -> None:
