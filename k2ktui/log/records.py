@@ -56,7 +56,7 @@ class Tails(Sequence[bytes]):
         return iter(self._all())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tails) and self._all() == other._all()
+        return self._all() == (other._all() if isinstance(other, Tails) else other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -30,7 +30,7 @@ LIBRARY = "core.shared"
 SHIPPED_LIBRARY = "k2ktui-core.shared"
 CHECKSUM = "core.sha256"
 #: Of the structs and functions in ``core.c``.
-ABI = 2
+ABI = 3
 HEADER_BYTES = 61
 _RECORD_HEAD_BYTES = 21
 _TABLE_ROWS = 4096
@@ -182,7 +182,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "scan": (c_int64, (_PLACE, _SIZE, _PLACE, _COUNT, _PLACE)),
     "coalesce": (
         c_int64,
-        (_PLACE, _PLACE, _COUNT, _COUNT, _SIZE, _NUMBER, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE),
+        (
+            *(_PLACE, _PLACE, _COUNT, _COUNT, _SIZE, _SIZE, _NUMBER),
+            *(_PLACE, _SIZE, _PLACE, _COUNT, _PLACE),
+        ),
     ),
     "columns": (c_int64, (_PLACE, _PLACE, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE, _PLACE)),
     "build": (
@@ -371,7 +374,13 @@ class Core:
                 return Scanned(rows if len(parts) == 1 else np.concatenate(parts), at)
 
     def coalesce(
-        self, pieces: Sequence[Piece], most: int, level: int = 0, *, least: int = 1
+        self,
+        pieces: Sequence[Piece],
+        most: int,
+        level: int = 0,
+        *,
+        least: int = 1,
+        largest: int | None = None,
     ) -> Coalesced:
         """Merge batches that are alike, from the first on; their rows are ``mergeable``.
 
@@ -380,6 +389,7 @@ class Core:
             most: no batch more is merged once those merged have so many bytes, compressed or not.
             level: of the compression, 0 for the codec's usual one.
             least: fewer batches are not merged.
+            largest: bytes of its records before compression; twice ``most`` by default.
 
         Raises:
             CoreError: the first one is damaged or too large, or fewer than ``least`` are alike.
@@ -389,12 +399,13 @@ class Core:
             place.bytes, place.size = _address(answer), len(answer)
             place.rows, place.count = rows.ctypes.data, len(rows)
         compressed = any(len(rows) and rows["attributes"][0] & 7 for _, rows in pieces[:1])
-        out, room = self._room_for(pieces, most, compressed=compressed)
+        largest = 2 * most if largest is None else largest
+        out, room = self._room_for(pieces, most, largest, compressed=compressed)
         if len(self._ranges) < most // 16 + 16:
             self._ranges = np.empty((most // 16 + 16, 2), dtype=np.int64)
         ranges, built = self._ranges, _Built()
         size = self._ended(self._library.coalesce(
-            self._context, array, len(pieces), least, most, level, _address(out), room,
+            self._context, array, len(pieces), least, most, largest, level, _address(out), room,
             ranges.ctypes.data, len(ranges), byref(built),
         ))  # fmt: skip
         if size <= 0:
@@ -405,7 +416,7 @@ class Core:
         )
 
     def _room_for(
-        self, pieces: Sequence[Piece], most: int, *, compressed: bool
+        self, pieces: Sequence[Piece], most: int, largest: int, *, compressed: bool
     ) -> tuple[bytearray | memoryview, int]:
         """Return where a merged batch is written.
 
@@ -413,7 +424,7 @@ class Core:
         Uncompressed, it is written in its own place.
         """
         if compressed:
-            room = int(self._library.room(2 * most))
+            room = int(self._library.room(largest))
             if len(self._scratch) < room:
                 self._scratch = bytearray(room)
             return memoryview(self._scratch), room
@@ -422,7 +433,7 @@ class Core:
         number = int(np.searchsorted(sizes, most)) + 1  # that can be merged
         size = int(sizes[:number][-1]) if len(sizes) else 0
         count = int(rows["count"][:number].sum(dtype=np.int64))
-        room = HEADER_BYTES + max(0, min(2 * most, size + _RECORD_HEAD_BYTES * count))
+        room = HEADER_BYTES + max(0, min(largest, size + _RECORD_HEAD_BYTES * count))
         return np.empty(room, dtype=np.uint8).data, room
 
     def columns(self, piece: Piece, most: int) -> Columns:
@@ -499,7 +510,9 @@ class Core:
         ))  # fmt: skip
         if size <= 0:
             raise _as_error(size)
-        return BuiltRecords(out.data[:size], built.count)
+        # Compressed, it would hold the room that is needed to write it.
+        data = memoryview(bytearray(out[:size])) if codec else out.data[:size]
+        return BuiltRecords(data, built.count)
 
     def stamp(
         self,

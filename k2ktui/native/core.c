@@ -41,7 +41,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Raised whenever a struct or a function below changes; binding.py has the same number. */
-enum { ABI = 2 };
+enum { ABI = 3 };
 
 /* What functions return below zero; from zero on it is a number of bytes, rows or records. */
 enum {
@@ -872,26 +872,27 @@ static int64_t add_batch(context *c, merge *m, const piece *from, const row *bat
  * no records or fewer than least batches, or an error of the first batch or of the codec that
  * compresses.
  *
- * Ends before a batch that is damaged, that decompresses to more than most bytes, or for which
- * there is no room, and after the one with which the sum of the batches' sizes, compressed or not,
- * whichever is larger, reaches most.
+ * Ends before a batch that is damaged, that decompresses to more than most bytes, or with which
+ * the records would have more than largest bytes before compression, and after the one with which
+ * the sum of the batches' sizes, compressed or not, whichever is larger, reaches most.
  *
  *   pieces, count        rows of one or several buffers, in the order of offsets
  *   least                batches; fewer are not compressed again
- *   most                 bytes; three times as many are allocated
+ *   most                 bytes
+ *   largest              bytes; as many and most are allocated
  *   level                of the compression, 0 for the codec's default
- *   out, room            gets the batch; k2k_room(2 * most) never is too small
+ *   out, room            gets the batch; k2k_room(largest) never is too small
  *   ranges, ranges_room  gets the source offsets of its records
  */
 EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, int64_t least,
-                            uint64_t most, int32_t level, uint8_t *out, uint64_t room,
-                            range *ranges, int64_t ranges_room, built *result) {
+                            uint64_t most, uint64_t largest, int32_t level, uint8_t *out,
+                            uint64_t room, range *ranges, int64_t ranges_room, built *result) {
   memset(result, 0, sizeof *result);
-  if (most > INT32_MAX / 4) return NO_ROOM;
+  if (most > INT32_MAX / 4 || largest > INT32_MAX / 2) return NO_ROOM;
   while (count && !pieces->count) pieces++, count--;
   if (!count) return 0;
   merge m = {.s = {ranges, 0, ranges_room}, .codec = pieces->rows->attributes & CODEC_MASK};
-  int64_t error = begin_batch(c, &m.w, m.codec, 2 * most, out, room);
+  int64_t error = begin_batch(c, &m.w, m.codec, largest, out, room);
   if (!error && m.codec && !grow(&c->payload, most)) error = NO_MEMORY;
   for (int64_t k = 0; k < count; k++)
     for (int64_t i = 0; i < pieces[k].count && m.sum < most && !error; i++)

@@ -59,6 +59,7 @@ def _is_equal(one: Assignment, other: Assignment) -> bool:
         and one.until == other.until
         and one.size_limit == other.size_limit
         and one.refused == other.refused
+        and one.max_message_bytes == other.max_message_bytes
         and (one.route is other.route or one.route == other.route)
     )
 

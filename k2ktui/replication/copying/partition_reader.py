@@ -22,6 +22,7 @@ from k2ktui.engine.records.state import (
 )
 from k2ktui.log.batch import (
     APPEND_TIME,
+    COMPRESSION_MASK,
     CONTROL,
     DELETE_HORIZON,
     HEADER_BYTES,
@@ -52,8 +53,10 @@ from k2ktui.replication.copying.slot_task import (
 from k2ktui.replication.copying.waiting_batches import WaitingBatches, batch_of
 
 #: Batches up to this size are merged while they wait: a request carries one batch per target
-#: partition.
+#: partition. Larger ones that are compressed would take longer to compress again.
 SMALL_BATCH_BYTES = 16 << 10
+#: The same for batches that are not compressed.
+SMALL_UNCOMPRESSED_BYTES = 256 << 10
 _SCANNED_FROM = 3
 
 Span = tuple[int, int]  # of source offsets: [first, end)
@@ -193,7 +196,10 @@ class PartitionReader:
             CorruptBatch: as ``_receive``.
         """
         rows, consumed = in_c.scan(answer)
-        rows["mergeable"] = rows["size"] <= SMALL_BATCH_BYTES
+        compressed = rows["attributes"] & COMPRESSION_MASK
+        rows["mergeable"] = rows["size"] <= np.where(
+            compressed, SMALL_BATCH_BYTES, SMALL_UNCOMPRESSED_BYTES
+        )
         at = 0
         for special in [*np.flatnonzero(~self._are_ordinary(rows, filter_)).tolist(), len(rows)]:
             if at < special:

@@ -40,7 +40,9 @@ class SlotCopier:
         self._readers, landed = make_readers(task, origins)
         self._decisions = OriginDecisions(source, origins, self._signal)
         self._lookups = SchemaLookups(target.loop, schemas, self._signal)
-        self._router = BatchRouter(task.state_topics.pipeline, task.origin, schemas)
+        self._router = BatchRouter(
+            task.state_topics.pipeline, task.origin, schemas, task.produce.request_bytes
+        )
         self._fetcher = SourceFetcher(
             source,
             self._readers,

@@ -172,6 +172,7 @@ class Assignment:
 
     ``size_limit`` is what the target accepted after it had refused a batch for its size. It refuses
     the record at the offset of ``refused``: only what is before it is copied.
+    ``max_message_bytes`` is the smallest limit of its target topics, None if none is known.
     """
 
     source: SourcePartition
@@ -180,6 +181,7 @@ class Assignment:
     until: int | None = None
     size_limit: SizeLimit | None = None
     refused: Fault | None = None
+    max_message_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

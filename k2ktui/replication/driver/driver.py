@@ -408,7 +408,8 @@ class Driver:
         until = self._until.get(source) if self._until_caught_up else None
         if self._until_caught_up and (until is None or position.offset >= until):
             return None
-        return Assignment(source, position, route, until, self._limits.of(source), refused)
+        limit, most = self._limits.of(source), self._topics.max_message_bytes(source)
+        return Assignment(source, position, route, until, limit, refused, most)
 
     def _end_lap(self, slot: SlotState, future: Future[list[SlotResult]]) -> None:
         self._stopping.moves()

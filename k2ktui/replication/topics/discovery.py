@@ -109,6 +109,11 @@ class TopicSnapshot:
         if self.lost and not (positions or self.begin):
             raise positions_lost(config, self.lost.values())
 
+    def max_message_bytes(self, source: SourcePartition) -> int | None:
+        """Return the smallest limit of the targets of a partition; None if none is known."""
+        limits = [sizes[0] for sizes in self.sizes_of(source) if sizes is not None]
+        return min(limits, default=None)
+
     def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
         """Return the size settings of the targets of a partition, in the order of its route."""
         route = self.routes.get(source)

@@ -238,6 +238,7 @@ def test_tails_are_a_sequence_of_bytes() -> None:
     assert (len(tails), list(tails), tails[-1], list(tails[1:3])) == (4, made, b"ef", made[1:3])
     assert list(tails.take(np.array([3, 0]))) == [b"ef", b"a"]
     assert tails[:2] == tails[:2] and tails[:2] != tails[1:3]
+    assert tails == made and made == tails and tails != made[1:]
 
 
 def test_records_of_buffers_and_of_bytes_are_concatenated() -> None:

@@ -121,6 +121,8 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
             spark.running[5].set_result([SlotResult(0, LapOutcome.DONE, {})])
             limits = {a.source: a.size_limit for a in next_lap(6).assignments}
             assert limits == {GONE: None, OTHER: None}, "the target accepts other sizes now"
+            most = {a.source: a.max_message_bytes for a in next_lap(6).assignments}
+            assert most == {GONE: 2_000, OTHER: None}
             spark.running[6].set_result([too_large(9)])
             # What is before it is copied by another lap, which ends with the same fault.
             before, other = next_lap(7).assignments
