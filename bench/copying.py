@@ -51,7 +51,7 @@ def copy(
     """Run ``contender`` over ``data``; return what was measured, and its configuration."""
     directory.mkdir(parents=True)
     addresses = (clusters.source.bootstrap, clusters.target.bootstrap)
-    job = Job(run, *addresses, data.topic, directory, registries=registries)
+    job = Job(run, *addresses, data.topic, directory, data.codec, registries=registries)
     launch = contender.prepare(job)
     kept = data.kept if data.values == "json" else None
     blank = CopyResult(contender.key, data.name, data.records, data.bytes, kept=kept)

@@ -56,6 +56,12 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def is_in_memory(directory: Path) -> bool:
+    """Whether files of a directory are in memory: then no disk limits what is copied."""
+    places = [one for one in psutil.disk_partitions(all=True) if one.fstype in ("tmpfs", "ramfs")]
+    return any(directory.is_relative_to(one.mountpoint) for one in places)
+
+
 def commit() -> str:
     """The last commit that changed the program, so that one to the documents changes no figure.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from bench import payments
 from bench.orders import Registries
 
-Codec = Literal["none", "lz4"]
+Codec = Literal["none", "lz4", "snappy", "zstd"]
 Suite = Literal["copy", "delay", "memory"]
 Values = Literal["text", "json", "schemas", "perf"]
 
@@ -21,7 +21,7 @@ GB = 1e9
 MB = 1e6
 
 _TELLING_SHARE = 0.2
-_NAME = re.compile(r"(?:(json|schemas|perf)-)?(\d+)-(none|lz4)-(\d+)-(\d+)k")
+_NAME = re.compile(r"(?:(json|schemas|perf)-)?(\d+)-(none|lz4|snappy|zstd)-(\d+)-(\d+)k")
 _KINDS: dict[Values, str] = {
     "text": "",
     "json": "JSON, filtered and masked, ",
@@ -99,6 +99,7 @@ class Job:
         target: ``host:port``.
         topic: the source topic.
         directory: for configuration and logs.
+        codec: of the batches on the source.
         steady: keep replicating; otherwise the contender may end when it has caught up.
         registries: whose schema ids are mapped; None for no ids.
     """
@@ -108,6 +109,7 @@ class Job:
     target: str
     topic: str
     directory: Path
+    codec: Codec = "none"
     steady: bool = False
     registries: Registries | None = None
 

@@ -1,4 +1,4 @@
-"""MirrorMaker 2 in dedicated mode: three configurations, and two that filter and mask payments."""
+"""MirrorMaker 2 in dedicated mode: four configurations, and two that filter and mask payments."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ _TUNED = {
     # Its record of offsets; without it consumer groups cannot be translated, but it is faster.
     "emit.offset-syncs.enabled": "false",
 }
+# It copies faster what it writes uncompressed; k2ktui keeps the codec that producers have chosen.
+_SAME_CODEC = {"{target}.producer.compression.type": "{codec}"}
 # Its values are bytes. None of Kafka Connect's own transformations reads JSON from bytes, and no
 # predicate sees values, so bench/smt has one of each, as small as possible: the converter, the
 # filter and the mask are Kafka Connect's.
@@ -107,7 +109,8 @@ _FEW_TRANSACTIONS = {"{source}.consumer.max.poll.records": "50000"}
 class MirrorMaker:
     """One configuration; ``properties`` are laid over what all of them share.
 
-    In names and values ``{source}`` and ``{target}`` stand for the aliases of the run.
+    In names and values ``{source}`` and ``{target}`` stand for the aliases of the run, and
+    ``{codec}`` for the codec of the batches on the source.
     """
 
     key: str
@@ -126,6 +129,7 @@ class MirrorMaker:
             "source_address": job.source,
             "target_address": job.target,
             "topic": job.topic,
+            "codec": job.codec,
         }
         more = _FILTER_AND_MASK if self.transforms else {}
         filled = {
@@ -163,8 +167,14 @@ def compile_transformations(class_path: str, directory: Path) -> None:
 
 
 def mirror_makers() -> tuple[MirrorMaker, ...]:
-    """Return the three configurations that copy, and two that transform payments."""
+    """Return the four configurations that copy, and two that transform payments."""
     tuned = MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=_TUNED_JVM)
+    same = replace(
+        tuned,
+        key="mm2-tuned-codec",
+        label="MirrorMaker 2, tuned, in the source's codec",
+        properties={**_TUNED, **_SAME_CODEC},
+    )
     exact = MirrorMaker(
         "mm2-eos",
         "MirrorMaker 2 exactly-once, default",
@@ -178,7 +188,7 @@ def mirror_makers() -> tuple[MirrorMaker, ...]:
         exactly_once=True,
         jvm=_TUNED_JVM,
     )
-    return (tuned, exact, exact_tuned, _transforming(exact), _transforming(exact_tuned))
+    return (tuned, same, exact, exact_tuned, _transforming(exact), _transforming(exact_tuned))
 
 
 def _transforming(one: MirrorMaker) -> MirrorMaker:

@@ -14,6 +14,7 @@ from bench.ours import variants
 from bench.peer import mirror_makers
 
 MAIN = "k2ktui"
+SAME_CODEC = "mm2-tuned-codec"
 TRANSFORM = "k2ktui-transform"
 EXCLUSIVE = "k2ktui-exclusive"
 REFERENCE = BareSockets().key
@@ -41,6 +42,12 @@ DATA_SETS = (
     DataSet(100, "lz4", 4, 5_000_000, batch_kib=16),
     DataSet(100, "lz4", 4, 6_000_000, batch_kib=64),
     DataSet(100, "lz4", 64, 5_000_000, batch_kib=64),
+    DataSet(1000, "none", 64, 1_200_000, batch_kib=16),
+    DataSet(1000, "snappy", 4, 1_200_000, batch_kib=16),
+    DataSet(1000, "snappy", 4, 900_000, batch_kib=4),
+    DataSet(1000, "zstd", 4, 1_200_000, batch_kib=16),
+    DataSet(1000, "zstd", 4, 900_000, batch_kib=4),
+    DataSet(100, "zstd", 4, 5_000_000, batch_kib=16),
     DataSet(200, "none", 4, 3_000_000, "json"),
 )
 # What copies all data sets; the others copy those that are named here.
@@ -124,6 +131,8 @@ def fits(contender: Contender, data: DataSet) -> bool:
         return contender.key == MAIN
     if data.values == "json" or contender.transforms:
         return contender.transforms == (data.values == "json")
+    if contender.key == SAME_CODEC:
+        return data.codec != "none"
     return contender.key in _COPIERS or data.name in _SOME.get(contender.key, ())
 
 

@@ -242,7 +242,8 @@ def _settings(results: Results) -> str:
     return (
         "Sizes of batches are those on the source before compression; values "
         "are words and digits that lz4 makes about half as large, keys are eight digits. Brokers: "
-        f"{settings['heap']} of heap each, the server options of Kafka's own scripts. "
+        f"{settings['heap']} of heap each, the server options of Kafka's own scripts, data in "
+        f"{settings.get('data', 'files')}. "
         f"Runs of each: {settings['repeat']} (of several, the median by time is shown).\n"
     )
 

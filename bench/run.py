@@ -21,7 +21,7 @@ from bench.clusters import Clusters, delete_topics
 from bench.copying import Patience, copy, warm_up
 from bench.delay import delay
 from bench.load import load
-from bench.machine import commit, describe, now
+from bench.machine import commit, describe, is_in_memory, now
 from bench.model import Contender, CopyResult, DataSet, DelayResult, MemoryResult, Results
 from bench.plan import MAIN, REFERENCE, Scope, Task, contenders
 from bench.sections import sections
@@ -81,7 +81,8 @@ class Bench:
         self._loaded: DataSet | None = None
         self._commit = commit()
         results.machine = describe()
-        results.settings = {"heap": scope.heap, "repeat": scope.repeat}
+        place = "memory" if is_in_memory(directory) else "files"
+        results.settings = {"heap": scope.heap, "repeat": scope.repeat, "data": place}
 
     def run(self, tasks: Sequence[Task], patience: Patience, limits: Limits = NO_LIMITS) -> None:
         """Carry out ``tasks``; a run that fails is noted as such and the others continue.

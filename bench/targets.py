@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.model import CopyResult, DataSet, DelayResult, Results
-from bench.plan import DATA_SETS, MAIN, REFERENCE, TRANSFORM, contenders
+from bench.plan import DATA_SETS, MAIN, REFERENCE, SAME_CODEC, TRANSFORM, contenders
 
 RECORD_PATH = "k2ktui-records"
 EOS = "mm2-eos"
@@ -15,8 +15,7 @@ TUNED = ("mm2-tuned", "mm2-eos-tuned")
 EOS_TRANSFORM, TUNED_TRANSFORM = "mm2-eos-transform", "mm2-eos-tuned-transform"
 # Two runs of the same program differ by this much without any growth.
 _MEMORY_SLACK = 1.10
-# Batches that producers send with Kafka's defaults, and those that are filled to the last byte.
-_SENT_KIB, _LARGE_KIB = (4, 16), 64
+_LARGE_KIB = 64
 _START_SECONDS = 4.0
 _DIFFERENT = 1.05
 
@@ -71,19 +70,25 @@ def verdicts(results: Results) -> list[Verdict]:
     results = results.current()
     everything = {name: one for name, one in chosen(results).items() if usable(one)}
     plain = {name: one for name, one in everything.items() if _set_of(one).values != "schemas"}
-    sent = {name: one for name, one in plain.items() if _set_of(one).batch_kib in _SENT_KIB}
+    slow = {name: one for name, one in plain.items() if _set_of(one).codec == "zstd"}
+    usual = {name: one for name, one in plain.items() if name not in slow}
+    default = {name: one for name, one in plain.items() if _set_of(one).values == "perf"}
+    tiny = {name: one for name, one in usual.items() if one.record_bytes == 100}
+    raw = {name: one for name, one in plain.items() if _set_of(one).codec == "none"}
+    compressed = {name: one for name, one in plain.items() if name not in raw}
     copies = {name: one for name, one in plain.items() if _set_of(one).batch_kib == _LARGE_KIB}
     small = {name: one for name, one in copies.items() if one.record_bytes == 100}
     large = {name: one for name, one in copies.items() if one.record_bytes == 1000}
     return [
-        _cpu("4 and 16 KiB: CPU per GB over tuned MirrorMaker 2, while copying", 4, sent),
-        _fast_enough(sent),
-        _at_least("all batches: records/s over tuned MirrorMaker 2", 1.2, plain, TUNED),
+        _at_least("records/s over tuned MirrorMaker 2: none, lz4, snappy", 2, usual, TUNED),
+        _at_least("records/s over tuned MirrorMaker 2: Kafka's producer", 2.5, default, TUNED),
+        _at_least("records/s over tuned MirrorMaker 2: 100 B, not zstd", 4, tiny, TUNED),
+        _at_least("records/s over tuned MirrorMaker 2: zstd", 1.5, slow, TUNED),
+        _same_codec(compressed),
+        _cpu("CPU per GB over tuned MirrorMaker 2, uncompressed", 3, raw),
+        _cpu("CPU per GB over tuned MirrorMaker 2, compressed", 2, compressed),
         _named(results),
-        _at_least("64 KiB: records/s over tuned MirrorMaker 2, 100 B", 3, small, TUNED),
         _at_least("64 KiB: records/s over its exactly-once default, 100 B", 10, small, (EOS,)),
-        _at_least("64 KiB: records/s over tuned MirrorMaker 2, 1,000 B", 2, large, TUNED),
-        _cpu("64 KiB: CPU per GB over tuned MirrorMaker 2, while copying", 8, copies),
         _at_least("record path: records/s over exactly-once", 1.5, copies, (EOS,), RECORD_PATH),
         _at_least(
             "filter and mask: records/s over exactly-once with the same",
@@ -117,7 +122,8 @@ def verdicts(results: Results) -> list[Verdict]:
 class Compared:
     """A data set: our row beside the better of both tuned MirrorMaker 2, figure by figure.
 
-    What was not measured is None.
+    These write uncompressed batches; ``same_codec_rate`` is that of one that writes the source's
+    codec, as ours does. What was not measured is None.
     """
 
     ours: CopyResult
@@ -125,6 +131,7 @@ class Compared:
     cpu_per_gb: float | None
     brokers: float | None
     bare_rate: float | None
+    same_codec_rate: float | None
 
     @property
     def data(self) -> DataSet:
@@ -135,6 +142,11 @@ class Compared:
     def ratio(self) -> float | None:
         """Our records/s over theirs."""
         return _divided(self.ours.rate, self.rate)
+
+    @property
+    def over_same_codec(self) -> float | None:
+        """Our records/s over those of MirrorMaker 2 that writes the source's codec."""
+        return _divided(self.ours.rate, self.same_codec_rate)
 
     @property
     def of_bare(self) -> float | None:
@@ -150,7 +162,7 @@ def compare(results: Results, ours: str = MAIN) -> list[Compared]:
     compared = []
     for name in sorted(names, key=lambda name: order.index(name) if name in order else 99):
         peers = [copies[peer, name] for peer in TUNED if (peer, name) in copies]
-        bare = copies.get((REFERENCE, name))
+        bare, same = copies.get((REFERENCE, name)), copies.get((SAME_CODEC, name))
         both = peers if len(peers) == len(TUNED) else []
         compared.append(
             Compared(
@@ -159,6 +171,7 @@ def compare(results: Results, ours: str = MAIN) -> list[Compared]:
                 min((one.cpu_per_gb for one in both if one.cpu_per_gb), default=None),
                 min((sum(one.brokers_cpu_per_gb or (0,)) for one in both), default=None),
                 bare.rate if bare else None,
+                same.rate if same else None,
             )
         )
     return compared
@@ -195,19 +208,10 @@ def _named(results: Results) -> Verdict:
     return Verdict(text, needed, str(len(names)), cells, True)
 
 
-def _fast_enough(copies: dict[tuple[str, str], CopyResult]) -> Verdict:
-    """Twice the tuned peer's, or 0.8 of what the brokers allow bare sockets."""
-    text, needed = "4 and 16 KiB: records/s over tuned, or of bare sockets", "≥ 2 x, or ≥ 0.8"
-    tuned = _ratios(copies, MAIN, TUNED, _rate, max)
-    bare = _ratios(copies, MAIN, (REFERENCE,), _rate, max)
-    known = [data for data in tuned if data in bare]
-    if not known:
-        return Verdict(text, needed)
-    cells = tuple((data, f"{tuned[data]:.2f} x, {bare[data]:.2f} of bare") for data in known)
-    distance = {data: max(tuned[data] / 2, bare[data] / 0.8) for data in known}
-    worst = min(known, key=lambda data: distance[data])
-    cell = f"{tuned[worst]:.2f} x, {bare[worst]:.2f} of bare"
-    return Verdict(text, needed, cell, cells, distance[worst] >= 1)
+def _same_codec(copies: dict[tuple[str, str], CopyResult]) -> Verdict:
+    """Of two that write the same codec: what is asked compares with one that compresses nothing."""
+    text = "records/s over tuned MirrorMaker 2 that writes the source's codec"
+    return replace(_at_least(text, 2, copies, (SAME_CODEC,)), asked=False)
 
 
 def _set_of(one: CopyResult) -> DataSet:

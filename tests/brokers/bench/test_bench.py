@@ -59,7 +59,7 @@ def test_only_chooses_by_pattern_and_by_part() -> None:
     assert memory == ["memory/k2ktui", "memory/k2ktui-transform"]
     payments = {task.contender.key for task in tasks(QUICK, ["copy/*/json-*"])}
     assert payments == {"mm2-eos-transform", "mm2-eos-tuned-transform", "k2ktui-transform"}
-    names = [task.name for task in tasks(QUICK, ["copy/mm2*/1000-none-*"])]
+    names = [task.name for task in tasks(QUICK, ["copy/mm2*/1000-none-4-*"])]
     assert names == [
         f"copy/{one}/1000-none-4-{kib}k"
         for kib in (16, 4, 64, 1)
@@ -212,49 +212,49 @@ def test_verdicts_are_computed() -> None:
         run("k2ktui-records", before_first=0, all_records_s=10.0, first_record_s=9.0),
     ]
     verdicts = {one.text: one for one in targets.verdicts(Results(copies=[ONE, *peers]))}
-    tuned, default = (
-        verdicts[f"64 KiB: records/s over {text}, 100 B"]
-        for text in ("tuned MirrorMaker 2", "its exactly-once default")
-    )
-    assert (tuned.found, tuned.met) == ("3.15 x", True)
+    usual = verdicts[f"{OVER}: none, lz4, snappy"]
+    assert (usual.found, usual.met) == ("3.15 x", True)
+    assert verdicts[f"{OVER}: 100 B, not zstd"].met is False
+    default = verdicts["64 KiB: records/s over its exactly-once default, 100 B"]
     assert (default.found, default.met) == ("13.50 x", True)
-    cpu = verdicts["64 KiB: CPU per GB over tuned MirrorMaker 2, while copying"]
-    assert (cpu.found, cpu.met) == ("1/7.9", False)
+    cpu = verdicts["CPU per GB over tuned MirrorMaker 2, uncompressed"]
+    assert (cpu.found, cpu.met) == ("1/7.9", True)
     assert verdicts["record path: records/s over exactly-once"].met is True
     assert verdicts["start to first record, warm"].met is False
-    assert verdicts["64 KiB: records/s over tuned MirrorMaker 2, 1,000 B"].met is None
+    assert verdicts[f"{OVER}: zstd"].met is None
 
 
-def test_small_batches_are_fast_enough_by_either_measure() -> None:
-    """Twice the peer, or 0.8 of what the brokers allow; a quarter of the CPU time; never slower."""
+def test_targets_depend_on_the_codec() -> None:
+    """Uncompressed twice the peer and a third of its CPU time, in zstd 1.5 times and a half."""
 
-    def found(tuned_s: float, bare_s: float, **changes: float) -> dict[str, targets.Verdict]:
-        data = "1000-none-4-4k"
+    def found(codec: str, tuned_s: float, **changes: float) -> dict[str, targets.Verdict]:
+        data = f"1000-{codec}-4-4k"
         peers = [
             run(key, data=data, all_records_s=5 + seconds, cpu_s=10 + cpu)
             for key, seconds, cpu in (
                 ("mm2-tuned", tuned_s, 2.0),
                 ("mm2-eos-tuned", tuned_s + 1, 2.0),
-                ("bare", bare_s, 0.1),
+                ("mm2-tuned-codec", tuned_s + 2, 4.0),
             )
         ]
         copies = [run("k2ktui", data=data, **changes), *peers]
         return {one.text: one for one in targets.verdicts(Results(copies=copies))}
 
-    fast = "4 and 16 KiB: records/s over tuned, or of bare sockets"
-    cpu = "4 and 16 KiB: CPU per GB over tuned MirrorMaker 2, while copying"
+    cpu = "CPU per GB over tuned MirrorMaker 2"
+    usual, zstd = f"{OVER}: none, lz4, snappy", f"{OVER}: zstd"
+    same = f"{OVER} that writes the source's codec"
     slower = "rows slower than MirrorMaker 2 in records/s or median delay"
-    assert (found(2.0, 0.1)[fast].met, found(2.0, 0.1)[cpu].met) == (True, True)
-    assert found(1.5, 0.9)[fast].met is True
-    assert (found(1.5, 0.7)[fast].met, found(1.5, 0.7)[fast].found) == (
-        False,
-        "1.50 x, 0.70 of bare",
-    )
-    assert found(2.0, 0.1, cpu_s=10.6)[cpu].met is False
-    assert found(1.5, 0.9)["all batches: records/s over tuned MirrorMaker 2"].met is True
-    assert found(1.1, 0.9)["all batches: records/s over tuned MirrorMaker 2"].met is False
-    assert found(1.1, 0.9)[slower].found == "0"
-    assert found(0.5, 0.4)[slower].cells == (("1000-none-4-4k", "0.50 x"),)
+    raw = found("none", 2.0)
+    assert (raw[usual].met, raw[f"{cpu}, uncompressed"].met) == (True, True)
+    assert (raw[zstd].met, raw[f"{cpu}, compressed"].met) == (None, None)
+    raw = found("none", 1.9, cpu_s=10.9)
+    assert (raw[usual].met, raw[f"{cpu}, uncompressed"].met) == (False, False)
+    packed = found("zstd", 1.6, cpu_s=10.9)
+    assert (packed[zstd].met, packed[f"{cpu}, compressed"].met) == (True, True)
+    assert (packed[usual].met, packed[same].found) == (None, "3.60 x")
+    assert found("zstd", 1.4, cpu_s=11.1)[zstd].met is False
+    assert found("lz4", 1.1)[slower].found == "0"
+    assert found("lz4", 0.5)[slower].cells == (("1000-lz4-4-4k", "0.50 x"),)
 
 
 def test_delays_have_bounds_of_their_own() -> None:
@@ -265,6 +265,7 @@ def test_delays_have_bounds_of_their_own() -> None:
     assert verdicts["filter and mask: delay, p99"].met is None
 
 
+OVER = "records/s over tuned MirrorMaker 2"
 PAYMENTS = DataSet(200, "none", 4, 1000, "json")
 
 
