@@ -1,7 +1,7 @@
 """Batches in plain Python, record by record: what the core in C does, as one reads it.
 
 Tests hold both equal: what this accepts and makes is right. Where the core is not loaded, or
-refuses a batch, the copy takes the way of :mod:`k2ktui.log.records` and :mod:`k2ktui.log.rebuild`.
+refuses a batch, :mod:`k2ktui.log.records` reads and :mod:`k2ktui.log.rebuild` writes with it.
 Types of results are those of :mod:`k2ktui.native.binding`.
 """
 

@@ -1,8 +1,8 @@
 """The records of a batch as columns, without decoding their contents.
 
 A record is its offset, its timestamp and its *tail*: the encoded key, value and headers, copied as
-bytes, which preserves headers with duplicate keys, null values or keys that are not UTF-8. Decoding
-by columns is several times faster than a Python loop over the records.
+bytes, which preserves headers with duplicate keys, null values or keys that are not UTF-8. The core
+in C finds them; plain Python does where it cannot.
 """
 
 from __future__ import annotations

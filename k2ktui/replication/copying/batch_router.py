@@ -34,7 +34,7 @@ from k2ktui.replication.copying.dead_letters import DeadLetterOwner
 from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import (
     SMALL_BATCH_BYTES,
-    SMALL_UNCOMPRESSED_BYTES,
+    SMALL_BYTES,
     PartitionReader,
     now_ms,
 )
@@ -327,10 +327,9 @@ def _may_be_merged(reader: PartitionReader, batch: Batch) -> bool:
 
     It waits, so that it is not of an aborted transaction or the opposite pipeline.
     """
-    compressed = batch.attributes & COMPRESSION_MASK
     return (
         batch.magic == 2
-        and len(batch.view) <= (SMALL_BATCH_BYTES if compressed else SMALL_UNCOMPRESSED_BYTES)
+        and len(batch.view) <= int(SMALL_BYTES[batch.attributes & COMPRESSION_MASK])
         and batch.base_offset >= reader.handed
         and not reader.holds_refused(batch)
     )

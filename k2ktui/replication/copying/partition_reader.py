@@ -57,6 +57,8 @@ from k2ktui.replication.copying.waiting_batches import WaitingBatches, batch_of
 SMALL_BATCH_BYTES = 16 << 10
 #: The same for batches that are not compressed.
 SMALL_UNCOMPRESSED_BYTES = 256 << 10
+#: Either, by the codec's number.
+SMALL_BYTES = np.array([SMALL_UNCOMPRESSED_BYTES] + [SMALL_BATCH_BYTES] * COMPRESSION_MASK)
 _SCANNED_FROM = 3
 
 Span = tuple[int, int]  # of source offsets: [first, end)
@@ -196,10 +198,7 @@ class PartitionReader:
             CorruptBatch: as ``_receive``.
         """
         rows, consumed = in_c.scan(answer)
-        compressed = rows["attributes"] & COMPRESSION_MASK
-        rows["mergeable"] = rows["size"] <= np.where(
-            compressed, SMALL_BATCH_BYTES, SMALL_UNCOMPRESSED_BYTES
-        )
+        rows["mergeable"] = rows["size"] <= SMALL_BYTES[rows["attributes"] & COMPRESSION_MASK]
         at = 0
         for special in [*np.flatnonzero(~self._are_ordinary(rows, filter_)).tolist(), len(rows)]:
             if at < special:
