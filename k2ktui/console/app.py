@@ -148,7 +148,7 @@ class ConsoleApp(ActionApp):
             self.exit(0)
         self.fit()
         for screen in self._seen_screens():
-            screen.refresh_chrome()
+            screen.update_frame()
 
     def _seen_screens(self) -> Iterator[ConsoleScreen]:
         """Yield the screen that is seen, if only beside a dialog.

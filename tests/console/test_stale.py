@@ -152,6 +152,19 @@ def test_ages_grow_while_nothing_arrives() -> None:
     drive(flow)
 
 
+def test_a_warning_between_two_polls_has_its_line_at_once() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        console.app.session.watchdog = lambda: "the demo's traffic has ended"
+        console.app.update_frame()
+        await console.settle()
+        between = console.text
+        assert "the demo's traffic has ended" in between
+        await console.show()
+        assert console.text == between
+
+    drive(flow)
+
+
 def test_a_job_that_fell_silent_is_a_problem() -> None:
     async def flow(console: ConsoleDriver) -> None:
         console.feed.made.errors[PartName.STATE] = ""

@@ -302,6 +302,15 @@ class ConsoleScreen(Screen[None]):
         if view is not None and self.is_mounted:
             self.show_view(view)
 
+    def update_frame(self) -> None:
+        """Update ages and warnings; another number of warnings leaves other room for the view."""
+        if not self.query("#header"):
+            return
+        room = self.room_lines
+        self.refresh_chrome()
+        if self.room_lines != room:
+            self.refresh_view()
+
     def refresh_chrome(self) -> None:
         """Update the header and the banner: ages and warnings."""
         try:
