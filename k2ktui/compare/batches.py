@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
 
@@ -13,7 +12,7 @@ from k2ktui.engine.compare.outcomes import Outcome
 from k2ktui.engine.compare.walk import PairVerdict
 from k2ktui.log.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at, timestamp_type
-from k2ktui.log.records import Records, decode_records, locate_run, with_tails
+from k2ktui.log.records import ComparedRecords, Records, decode_records, locate_run, with_tails
 from k2ktui.log.varints import read_varint
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 
@@ -23,17 +22,23 @@ _OFFSET = struct.Struct(">q")
 _TIMES = slice(23, 43)
 _LEGACY_CONTENT_AT = 16
 _DIGEST_BYTES = 16
-# Those that the copy merges into larger ones are small; see ``BatchRouter``.
+# Those that the copy merges into larger ones: uncompressed, they may be as large as a run.
 _SMALL_BYTES, _RUN_BYTES, _RUN_BATCHES = 16 << 10, 256 << 10, 32
 _DECODED_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class FetchedRows:
     """The records of a fetched batch."""
 
-    records: Records
-    kind: TimestampType
+    __slots__ = ("_compared", "kind", "records")
+
+    def __init__(self, records: Records, kind: TimestampType) -> None:
+        self.records, self.kind = records, kind
+        self._compared = ComparedRecords(records)
+
+    def are_same(self, row: int, other: FetchedRows, other_row: int, count: int) -> bool:
+        """Whether ``count`` records from these on have the same timestamps and tails."""
+        return self._compared.are_same(row, other._compared, other_row, count)
 
     @property
     def offsets(self) -> I64:
@@ -92,7 +97,7 @@ class BatchRun:
         number = len(self._batches)
         if (
             batch.magic < 2
-            or len(batch.view) > _SMALL_BYTES
+            or (batch.attributes & COMPRESSION_MASK and len(batch.view) > _SMALL_BYTES)
             or self._bytes > _RUN_BYTES
             or number == _RUN_BATCHES
         ):
@@ -235,22 +240,13 @@ class RecordComparer:
         """Whether ``count`` records from these on have the same bytes and timestamps."""
         (rows, row), (copies, copy) = source, target
         assert isinstance(rows, FetchedRows) and isinstance(copies, FetchedRows)
-        one, two = rows.records, copies.records
-        some, others = slice(row, row + count), slice(copy, copy + count)
-        return bool(
-            one.tails[some] == two.tails[others]
-            and (one.timestamps[some] == two.timestamps[others]).all()
-        )
+        return rows.are_same(row, copies, copy, count)
 
     def compare(self, source: tuple[BatchRows, int], target: tuple[BatchRows, int]) -> PairVerdict:
         """Compare a source record with its copy."""
         (rows, row), (copies, copy) = source, target
         assert isinstance(rows, FetchedRows) and isinstance(copies, FetchedRows)
-        if (
-            self.trusts_bytes
-            and rows.records.tails[row] == copies.records.tails[copy]
-            and rows.records.timestamps[row] == copies.records.timestamps[copy]
-        ):
+        if self.trusts_bytes and rows.are_same(row, copies, copy, 1):
             return _EQUAL
         try:
             one, two = rows.record(row), copies.record(copy)

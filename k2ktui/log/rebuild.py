@@ -12,7 +12,7 @@ from k2ktui.log.batch import HEADER_BYTES
 from k2ktui.log.core import core
 from k2ktui.log.plain import write_batch
 from k2ktui.log.records import I64, Records, Tails
-from k2ktui.native.binding import CoreError
+from k2ktui.native.binding import CoreError, Located
 
 # Maximum bytes of a record besides its tail: length, attributes, timestamp and offset deltas.
 _RECORD_BYTES = 21
@@ -57,8 +57,8 @@ def _encode(timestamps: I64, tails: Tails, codec: int) -> memoryview:
     in_c = core()
     if in_c is not None:
         with suppress(CoreError):
-            places = (tails.body, timestamps, tails.starts, tails.ends)
-            built = in_c.build(*places, codec, _MOST_BYTES)
+            records = Located(tails.body, timestamps, tails.starts, tails.ends)
+            built = in_c.build(records, codec, _MOST_BYTES)
             if built.count == len(tails):
                 return built.data
     return memoryview(write_batch(zip(timestamps.tolist(), tails, strict=True), codec))

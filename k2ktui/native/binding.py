@@ -30,7 +30,7 @@ LIBRARY = "core.shared"
 SHIPPED_LIBRARY = "k2ktui-core.shared"
 CHECKSUM = "core.sha256"
 #: Of the structs and functions in ``core.c``.
-ABI = 3
+ABI = 4
 HEADER_BYTES = 61
 _RECORD_HEAD_BYTES = 21
 _TABLE_ROWS = 4096
@@ -168,6 +168,31 @@ class Columns:
 _COLUMNS = 9
 
 
+class Located:
+    """Records by where their tails are in ``body``, for any number of calls.
+
+    Args:
+        body: has the tails.
+        timestamps: epoch milliseconds.
+        tails: where each tail begins in ``body``.
+        ends: where it ends.
+    """
+
+    __slots__ = ("_kept", "sizes", "struct")
+
+    def __init__(self, body: Buffer, timestamps: I64, tails: I64, ends: I64) -> None:
+        if not len(timestamps) == len(tails) == len(ends):
+            raise ValueError("columns of different lengths")
+        columns = [
+            np.ascontiguousarray(column, dtype=np.int64) for column in (timestamps, tails, ends)
+        ]
+        self._kept = body, columns  # the struct has their addresses
+        self.sizes: I64 = columns[2] - columns[1]
+        self.struct = _Located(
+            _address(body), len(body), *(column.ctypes.data for column in columns), len(tails)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltRecords:
     """A batch of records, with a right checksum and without a producer; ``count`` are in it."""
@@ -188,10 +213,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         ),
     ),
     "columns": (c_int64, (_PLACE, _PLACE, _PLACE, _SIZE, _PLACE, _COUNT, _PLACE, _PLACE)),
-    "build": (
-        c_int64,
-        (_PLACE, _PLACE, _PLACE, _COUNT, _SIZE, _NUMBER, _NUMBER, _PLACE, _SIZE, _PLACE),
-    ),
+    "build": (c_int64, (_PLACE, _PLACE, _SIZE, _NUMBER, _NUMBER, _PLACE, _SIZE, _PLACE)),
+    "same": (c_int64, (_PLACE, _COUNT, _PLACE, _COUNT, _COUNT)),
     "stamp": (c_int64, (_PLACE, _SIZE, c_int64, _NUMBER, _NUMBER, _NUMBER, _NUMBER)),
     "room": (c_uint64, (_SIZE,)),
     "checksum": (c_uint32, (_PLACE, _SIZE, _NUMBER)),
@@ -213,6 +236,7 @@ class Library:
     coalesce: Any
     columns: Any
     build: Any
+    same: Any
     stamp: Any
     room: Any
     checksum: Any
@@ -463,56 +487,42 @@ class Core:
         data = memoryview(answer) if body is None else body.data[: used.value]
         return Columns(data, taken.value, *(column[:count] for column in columns))
 
-    def build(
-        self,
-        body: Buffer,
-        timestamps: I64,
-        tails: I64,
-        ends: I64,
-        codec: int,
-        most: int,
-        rows: I64 | None = None,
-        level: int = 0,
-    ) -> BuiltRecords:
+    def build(self, records: Located, codec: int, most: int, level: int = 0) -> BuiltRecords:
         """Encode records into one batch of at most ``most`` bytes before compression.
 
         A larger record is alone in its batch.
 
         Args:
-            body: has the tails.
-            timestamps: epoch milliseconds.
-            tails: where each tail begins in ``body``.
-            ends: where it ends.
+            records: the records, in this order.
             codec: the number in a batch's attributes.
             most: bytes.
-            rows: which records, in which order; all by default.
             level: as for ``coalesce``.
         """
-        if not len(timestamps) == len(tails) == len(ends):
-            raise ValueError("columns of different lengths")
-        columns = [
-            np.ascontiguousarray(column, dtype=np.int64) for column in (timestamps, tails, ends)
-        ]
-        located = _Located(
-            _address(body), len(body), *(column.ctypes.data for column in columns), len(tails)
-        )
-        chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
-        count = len(tails) if chosen is None else len(chosen)
-        sizes = np.clip(columns[2] - columns[1], 0, len(body))
+        sizes = np.clip(records.sizes, 0, records.struct.size)
         largest = int(sizes.max(initial=0)) + HEADER_BYTES + _RECORD_HEAD_BYTES
-        total = HEADER_BYTES + int(sizes.sum()) + _RECORD_HEAD_BYTES * count
-        room = int(self._library.room(max(largest, min(most, total) if chosen is None else most)))
+        total = HEADER_BYTES + int(sizes.sum()) + _RECORD_HEAD_BYTES * len(sizes)
+        room = int(self._library.room(max(largest, min(most, total))))
         out = np.empty(room, dtype=np.uint8)
         built = _Built()
         size = self._ended(self._library.build(
-            self._context, byref(located), None if chosen is None else chosen.ctypes.data, count,
-            most, codec, level, out.ctypes.data, room, byref(built),
+            self._context, byref(records.struct), most, codec, level, out.ctypes.data, room,
+            byref(built),
         ))  # fmt: skip
         if size <= 0:
             raise _as_error(size)
         # Compressed, it would hold the room that is needed to write it.
         data = memoryview(bytearray(out[:size])) if codec else out.data[:size]
         return BuiltRecords(data, built.count)
+
+    def count_same(self, one: Located, at: int, other: Located, there: int, count: int) -> int:
+        """Return how many of ``count`` records from two places on have the same timestamp and tail.
+
+        Those after the first that has not are not looked at.
+        """
+        same: int = self._library.same(byref(one.struct), at, byref(other.struct), there, count)
+        if same < 0:
+            raise _as_error(same)
+        return same
 
     def stamp(
         self,

@@ -41,7 +41,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Raised whenever a struct or a function below changes; binding.py has the same number. */
-enum { ABI = 3 };
+enum { ABI = 4 };
 
 /* What functions return below zero; from zero on it is a number of bytes, rows or records. */
 enum {
@@ -907,7 +907,7 @@ EXPORT int64_t k2k_coalesce(context *c, const piece *pieces, int64_t count, int6
   return size;
 }
 
-/* ---- Build ----------------------------------------------------------------------------------- */
+/* ---- Build and compare ------------------------------------------------------------------------ */
 
 /* Where records are: the tail of each between two positions in a buffer. */
 typedef struct {
@@ -918,27 +918,29 @@ typedef struct {
 } located;
 _Static_assert(sizeof(located) == 48, "binding.py: Located");
 
+/* The bytes of a record's tail, -1 if it is not within the buffer. */
+static inline int64_t tail_bytes(const located *from, int64_t at) {
+  int64_t tail = from->tails[at], end = from->ends[at];
+  return tail < 0 || end < tail || (uint64_t)end > from->size ? -1 : end - tail;
+}
+
 /* Encodes records into one batch; returns its size, or an error.
  *
  * Ends before the record with which the batch could exceed most bytes before compression; one that
  * is larger is alone. taken is the number of records in it.
  *
  *   from        the records
- *   rows, count which of them, by number and in this order; NULL for the first count of them
  *   out, room   gets the batch; k2k_room(of most, or of the largest record) never is too small
  */
-EXPORT int64_t k2k_build(context *c, const located *from, const int64_t *rows, int64_t count,
-                         uint64_t most, int32_t codec, int32_t level, uint8_t *out, uint64_t room,
-                         built *result) {
+EXPORT int64_t k2k_build(context *c, const located *from, uint64_t most, int32_t codec,
+                         int32_t level, uint8_t *out, uint64_t room, built *result) {
   memset(result, 0, sizeof *result);
   uint64_t sum = HEADER_BYTES;
   int64_t taken = 0;
-  for (; taken < count; taken++) {
-    int64_t at = rows ? rows[taken] : taken;
-    if (at < 0 || at >= from->count) return DAMAGED;
-    int64_t tail = from->tails[at], end = from->ends[at];
-    if (tail < 0 || end < tail || (uint64_t)end > from->size) return DAMAGED;
-    uint64_t size = (uint64_t)(end - tail) + RECORD_HEAD_BYTES;
+  for (; taken < from->count; taken++) {
+    int64_t tail = tail_bytes(from, taken);
+    if (tail < 0) return DAMAGED;
+    uint64_t size = (uint64_t)tail + RECORD_HEAD_BYTES;
     if (size > INT32_MAX / 2) return NO_ROOM;
     if (taken && (sum + size > most || sum + size > INT32_MAX / 2)) break;
     sum += size;
@@ -947,16 +949,31 @@ EXPORT int64_t k2k_build(context *c, const located *from, const int64_t *rows, i
   writer w;
   int64_t error = begin_batch(c, &w, codec, sum, out, room);
   if (error) return error;
-  for (int64_t i = 0; i < taken; i++) {
-    int64_t at = rows ? rows[i] : i, tail = from->tails[at];
-    if (!put_record(&w, from->timestamps[at], from->bytes + tail, (size_t)(from->ends[at] - tail)))
-      return NO_ROOM;
+  for (int64_t at = 0; at < taken; at++) {
+    size_t size = (size_t)(from->ends[at] - from->tails[at]);
+    if (!put_record(&w, from->timestamps[at], from->bytes + from->tails[at], size)) return NO_ROOM;
   }
   int64_t size = end_batch(c, &w, codec, level, out, room);
   if (size < 0) return size;
   result->size = (uint64_t)size, result->body = (uint64_t)(w.at - w.begin);
   result->taken = result->count = taken;
   return size;
+}
+
+/* Returns how many of count records, from these places on, have the same timestamp and tail, up to
+ * the first that has not; DAMAGED if one is not there. */
+EXPORT int64_t k2k_same(const located *one, int64_t at, const located *other, int64_t there,
+                        int64_t count) {
+  if (at < 0 || there < 0 || count < 0 || at > one->count - count || there > other->count - count)
+    return DAMAGED;
+  for (int64_t i = 0; i < count; i++, at++, there++) {
+    int64_t size = tail_bytes(one, at), size_there = tail_bytes(other, there);
+    if (size < 0 || size_there < 0) return DAMAGED;
+    if (size != size_there || one->timestamps[at] != other->timestamps[there] ||
+        memcmp(one->bytes + one->tails[at], other->bytes + other->tails[there], (size_t)size))
+      return i;
+  }
+  return count;
 }
 
 /* ---- Stamp ----------------------------------------------------------------------------------- */

@@ -58,10 +58,27 @@ def test_each_batch_of_a_run_has_its_own_records(codec: int) -> None:
 
 
 def test_a_large_batch_is_decoded_by_itself() -> None:
-    fetched, runs = in_runs([batch_at(0, 3), batch_at(10, 3, size=9000), batch_at(20, 3)])
+    fetched, runs = in_runs([batch_at(0, 3), batch_at(10, 3, size=90_000), batch_at(20, 3)])
     assert len(runs) == 2
     for one in fetched:
         assert_decoded(one)
+
+
+@pytest.mark.parametrize("native", ["require", "off"])
+def test_records_are_the_same_up_to_the_first_that_is_not(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native == "off":
+        monkeypatch.setattr("k2ktui.log.records.core", lambda: None)
+    small, (_,) = in_runs([batch_at(0, 5), batch_at(5, 5)])
+    merged = FetchedBatch(batch_at(0, 10)).rows()
+    later = small[1].rows()
+    assert small[0].rows().are_same(0, merged, 0, 5)
+    assert not later.are_same(0, merged, 5, 5), "its keys begin again"
+    assert not later.are_same(0, small[0].rows(), 0, 1), "its times are others"
+    one, other = (FetchedBatch(batch_at(0, 10, LZ4, size)).rows() for size in (100, 101))
+    assert one.are_same(3, merged, 3, 7)
+    assert not other.are_same(9, merged, 9, 1)
 
 
 def test_what_is_compressed_far_below_its_size_is_decoded_by_itself() -> None:

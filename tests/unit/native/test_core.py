@@ -21,6 +21,7 @@ from k2ktui.native.binding import (
     CoreError,
     CoreRoom,
     Library,
+    Located,
     Piece,
     Rows,
     Unavailable,
@@ -165,25 +166,23 @@ def test_a_count_that_lies_allocates_nothing(core: Core) -> None:
         core.columns(Piece(answer, core.scan(answer).rows), MOST)
 
 
-def test_a_batch_is_built_up_to_a_size_and_of_chosen_records(core: Core) -> None:
+def test_a_batch_is_built_up_to_a_size(core: Core) -> None:
     body = b"".join(record.tail() for record in RECORDS)
     ends = np.cumsum([len(record.tail()) for record in RECORDS])
     tails, times = ends - len(RECORDS[0].tail()), np.arange(5) + 1_000
     one = len(RECORDS[0].tail()) + 21
-    assert core.build(body, times, tails, ends, 0, 61 + 3 * one).count == 3
-    assert core.build(body, times, tails, ends, 0, 10).count == 1, "one alone is never too large"
-    chosen = core.build(body, times, tails, ends, 4, 1 << 20, np.array([4, 0]))
-    (batch,) = split_batches(chosen.data)
-    records = decode_records(batch)
-    assert records.timestamps.tolist() == [1_004, 1_000]
-    assert list(records.tails) == [RECORDS[4].tail(), RECORDS[0].tail()]
-    for row in (-1, 5):
+    records = Located(body, times, tails, ends)
+    assert core.build(records, 0, 61 + 3 * one).count == 3
+    assert core.build(records, 0, 10).count == 1, "one alone is never too large"
+    (batch,) = split_batches(core.build(records, 4, 1 << 20).data)
+    built = decode_records(batch)
+    assert built.timestamps.tolist() == times.tolist()
+    assert list(built.tails) == [record.tail() for record in RECORDS]
+    for beyond in (Located(body, times, tails, ends + 1), Located(body, times, tails - 1, ends)):
         with pytest.raises(CoreError):
-            core.build(body, times, tails, ends, 0, 100, np.array([row]))
-    with pytest.raises(CoreError):
-        core.build(body, times, tails, ends + 1, 0, 1 << 20)
-    with pytest.raises(CoreError):
-        core.build(body, times, tails - 1, ends, 0, 1 << 20)
+            core.build(beyond, 0, 1 << 20)
+        with pytest.raises(CoreError):
+            core.count_same(beyond, 0, beyond, 0, 5)
 
 
 def test_a_stamp_keeps_what_was_damaged_in_memory_detectable(core: Core) -> None:
