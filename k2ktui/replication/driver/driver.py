@@ -210,8 +210,7 @@ class Driver:
         self._progress_reporter.begin()
         while not self._stopping.is_set():
             if self._ownership.must_take_over:
-                self._take_over_again()
-                pending, next_discovery = None, monotonic()  # topics may have been moved meanwhile
+                pending, next_discovery = None, monotonic() + self._take_over_again(pool)
             self._loss.record(len(self._slots), self._positions)
             self._forget(self._deleted.settle(self._slots, self._positions))
             self._unfinished.resume(self._positions)
@@ -234,15 +233,16 @@ class Driver:
                 elif monotonic() >= slot.deadline:
                     self._abandon_lap(slot, slot.running)
             if pending is None and monotonic() >= next_discovery:
-                known = dict(self._positions)
-                is_well = not (self._stopped or self._until or self._deleted.pending)
-                lost_term = self._ownership.lost_term
-                pending = pool.submit(
-                    self._discovery.discover, known, is_well, self._moved, lost_term
-                )
+                pending = self._discover(pool)
             if pending is not None and pending.done():
                 next_discovery = monotonic() + self._finish_discovery(pending)
                 pending = None
+
+    def _discover(self, pool: ThreadPoolExecutor) -> Future[TopicSnapshot]:
+        known = dict(self._positions)
+        is_well = not (self._stopped or self._until or self._deleted.pending)
+        lost_term = self._ownership.lost_term
+        return pool.submit(self._discovery.discover, known, is_well, self._moved, lost_term)
 
     def _look_for_owner(self, running: Sequence[object]) -> None:
         """Find out whether another driver has taken over, where no lap runs that is fenced then.
@@ -465,20 +465,29 @@ class Driver:
         reason = f"its task did not end within {limit}; its Spark job was canceled"
         self._recover(slot, reason, lost=True)
 
-    def _take_over_again(self) -> None:
-        """Take over again after ownership became unknown, as a starting driver does."""
+    def _take_over_again(self, pool: ThreadPoolExecutor) -> float:
+        """Take over again after ownership became unknown, as a starting driver does.
+
+        If topics were moved or released meanwhile, they are discovered before the next laps begin:
+        nothing would end these for what was released.
+
+        Returns:
+            Seconds until the next discovery.
+        """
         self.give_up_laps()
         try:
             state = self._ownership.take_over(len(self._slots))
         except (ConnectionFailed, TimedOut, ClusterRefused) as error:
             self._stopping.wait(self._notifier.report_error(_TAKE_OVER, error, _TAKE_OVER_RETRY_S))
-            return
+            return 0.0
         self._notifier.over(_TAKE_OVER)
         self._positions = dict(state.positions)
         self._unfinished.begin(self._slots)
         for slot in self._slots:
             slot.broken = False
+        before = self._moved
         self._leave_out(state.moved)
+        return self._finish_discovery(self._discover(pool)) if self._moved != before else 0.0
 
     def _leave_out(self, moved: MovedTopics) -> None:
         """Copy no longer what is moved now, and again what was released."""
