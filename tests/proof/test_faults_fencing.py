@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
+import psutil
 import pytest
 
 from tests.support.clusters.kafka import eventually
-from tests.support.pipelines.kills import SUPERSEDED, TIMEOUT_S, suspend_host, suspend_tasks
+from tests.support.pipelines.kills import SUPERSEDED, TIMEOUT_S, suspend_tasks, take_over
 from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline
 from tests.support.records.traffic import Traffic
 
@@ -13,49 +16,60 @@ pytestmark = pytest.mark.proof
 STEPS = ("joined", "sent", "before-commit", "after-commit")
 
 
-@pytest.mark.seeds(2)
-def test_tasks_suspended_past_the_transaction_timeout(
-    pipeline: Pipeline, topics: dict[str, int], seed: int
-) -> None:
-    """Awake again, with its transaction aborted, one writes nothing; the driver continues."""
+@pytest.mark.timeout(4 * START_TIMEOUT)
+def test_tasks_and_spark_are_suspended(pipeline: Pipeline, topics: dict[str, int]) -> None:
+    """Awake again, with its transaction aborted, a task writes nothing; the driver continues.
+
+    What nobody resumes is done without: its lap's deadline passes, another task continues.
+    """
     timeout = {"transaction.timeout.ms": TIMEOUT_S * 1000}
     pipeline.settings = {"target.kafka.producer": timeout}
-    with Traffic(pipeline.source, topics, seed):
+    with Traffic(pipeline.source, topics, 1):
         run = pipeline.start()
         run.expect("firstrecord")
         suspend_tasks(pipeline, run, [step for step in STEPS if step != "sent"])
+        for what in ("worker", "java"):
+            reported = run.reported
+            stopped = pipeline.suspend_at("sent", run) if what == "worker" else run.java()
+            stopped.suspend()
+            run.expect("note", lambda e: "did not end within 3" in e["text"], since=reported)
+            eventually(lambda: is_gone(stopped), "Spark has killed it")  # noqa: B023
+            pipeline.await_copying()
     pipeline.end(run)
     pipeline.prove()
 
 
-@pytest.mark.timeout((5 + len(STEPS)) * START_TIMEOUT)
+def is_gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.timeout(8 * START_TIMEOUT)
 @pytest.mark.seeds(2)
 def test_others_take_over(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """A whole machine that was suspended and wakes up finds every token taken.
 
-    So does the one that took over from it, at the next step, one that runs, and three at once.
+    So does the one that took over from it, from two that start at once. Each slot of the machine
+    stands still at another step.
     """
+    pipeline.settings = {"spark.master": f"local[{len(STEPS)}]", "spark.slots": len(STEPS)}
     with Traffic(pipeline.source, topics, seed):
         run = pipeline.start()
         run.expect("firstrecord")
         for step in STEPS:
-            run = suspend_host(pipeline, run, step)
-
-        second = pipeline.start()
-        assert run.wait() == SUPERSEDED
-        said = run.err.read_text()
-        assert "another k2ktui has started" in said and "one place only" in said
-        run.await_gone()
-        second.expect("firstrecord")
-        pipeline.await_copying()
+            pipeline.arm(step, signal.SIGSTOP)
+        for step in STEPS:
+            pipeline.await_hit(step)
+        run = take_over(pipeline, run)
 
         # However they interleave, at most one is left.
-        runs = [second, *(pipeline.start() for _ in range(3))]
+        runs = [run, *(pipeline.start() for _ in range(2))]
         eventually(lambda: sum(run.running for run in runs) <= 1, "one is left", START_TIMEOUT)
         left = [run for run in runs if run.running]
         assert {run.wait() for run in runs if run not in left} == {SUPERSEDED}
-        for run in left:
+        said = run.err.read_text()
+        assert "another k2ktui has started" in said and "one place only" in said
+        for last in left:
             pipeline.await_copying()
-            assert run.stop() == 0
+            assert last.stop() == 0
     pipeline.catch_up()
     pipeline.prove()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from typing import Any
 
 import pytest
 
+from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
@@ -105,7 +107,8 @@ def test_topics_are_deleted_created_again_or_refuse_a_record(
     expect_all(run, "gone")
     await_copied(target, other, 300)
     await_copied(target, split, 100)
-    assert run.stop() == 0
+    run.signal(signal.SIGINT)  # which decides, whatever has stopped
+    assert run.wait() == ExitCode.INTERRUPTED, run.tail()
 
     create_again(source, stopped)
     produce(source, other, mixture(5, 100, 1))

@@ -35,6 +35,7 @@ SMALL, LARGE = "2000", "1000000"
 # Keys scatter them: their mapping is longer than that.
 SCATTERED = [Out(b"%d" % number, b"k%d" % number) for number in range(4000)]
 KEYS = by_key(TARGET_PARTITIONS)
+NO_START = "looking for new topics: writing to"
 
 
 def mapping_partition(pipeline: Pipeline, topic: str) -> int:
@@ -68,15 +69,22 @@ def stopped_faults(run: Run, since: int = 0) -> list[Event]:
     return [event["fault"] for event in run.events()[since:] if event["event"] == "stopped"]
 
 
-def test_a_mapping_that_is_too_large(
+def test_control_topics_that_take_some_records_or_none(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """Its partition stops; the one whose mapping is in another partition continues."""
-    mappings, one = unique_name("mappings"), create_topic(source)
+    """A mapping that is too large stops its partition alone: another topic's is copied.
+
+    Where a control topic takes nothing, all partitions stop, and continue by themselves later. A
+    topic that appears meanwhile waits for its start positions; the run does not end.
+    """
+    prefix = unique_name("refused")
+    mappings, commits = unique_name("mappings"), unique_name("commits")
+    one, other, later = f"{prefix}.one", f"{prefix}.other", f"{prefix}.later"
     pipeline = make_pipeline(
-        [one],
+        f"{prefix}.*",
         {
             "offsetMapping.topic": mappings,
+            "coordination.commit.topic": commits,
             "replication.sink.partition": "producer",
             "spark.slots": 1,
         },
@@ -84,18 +92,20 @@ def test_a_mapping_that_is_too_large(
     other = next(
         name
         for number in count()
-        if mapping_partition(pipeline, name := f"{one}-{number}")
+        if mapping_partition(pipeline, name := f"{other}-{number}")
         != mapping_partition(pipeline, one)
     )
-    create_topic(source, other)
-    pipeline.topics = [one, other]
     for topic in (one, other):
+        create_topic(source, topic)
         create_topic(target, topic, TARGET_PARTITIONS)
     create_topic(target, mappings, MAPPING_PARTITIONS, {"max.message.bytes": SMALL})
     produce(source, one, SCATTERED)
     produce(source, other, [Out(b"x", b"k")])
-    expected = [Expected(topic, partition=KEYS) for topic in (one, other)]
 
+    def await_copied(*topics: str) -> None:
+        eventually(lambda: all(map(pipeline.is_caught_up, topics)), f"{topics} are copied")
+
+    expect_stopped(pipeline.catch_up(FINDINGS), one)
     with pipeline.start() as run:
         (fault,) = expect_stopped(run, one)
         assert "max.message.bytes of " + mappings in fault["hint"]
@@ -103,73 +113,43 @@ def test_a_mapping_that_is_too_large(
         assert fault["message"].startswith(f"{where} on the target rejected the mapping of {one}-0")
         for number in range(3):  # whatever is tried again, the other is copied
             produce(source, other, [Out(b"%d" % number, b"k")])
-            eventually(lambda: pipeline.is_caught_up(other), "the other is copied")
+            await_copied(other)
         expect_stopped(run, one)
-        assert run.stop() == 0
-    prove(source, target, pipeline.name, expected[1], mapping_topic=mappings)
-
-    run = pipeline.catch_up(FINDINGS)
-    expect_stopped(run, one)
-
-    with pipeline.start() as run:
-        expect_stopped(run, one)
+        prove_copies(pipeline, other)
+        since = run.reported
         alter_topic(target, mappings, max_message_bytes=LARGE)
-        run.expect("resumed", is_of(one))
-        assert run.stop() == 0
-    assert pipeline.is_caught_up(one)
-    prove(source, target, pipeline.name, *expected, mapping_topic=mappings)
+        run.expect("resumed", is_of(one), since=since)
 
-
-def test_a_control_topic_takes_no_records(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """All partitions stop, each with the reason, and continue once it takes them again."""
-    topics = [create_topic(source), create_topic(source)]
-    mappings, commits = unique_name("mappings"), unique_name("commits")
-    controls = {"offsetMapping.topic": mappings, "coordination.commit.topic": commits}
-    pipeline = make_pipeline(topics, {**controls, "spark.slots": 1})
-
-    def is_copied() -> bool:
-        return all(pipeline.is_caught_up(topic) for topic in topics)
-
-    for topic in topics:
-        produce(source, topic, [b"1"] * 20)
-    with pipeline.start() as run:
         for control in (mappings, commits):
-            eventually(is_copied, "the first are copied")
+            await_copied(one, other)
             alter_topic(target, control, max_message_bytes="100")  # markers fit
             since = run.reported
-            for topic in topics:
+            for topic in (one, other):
                 produce(source, topic, [b"2"] * 20)
-            expect_stopped(run, *topics, since=since)
+            expect_stopped(run, one, other, since=since)
+            if control == commits:
+                create_topic(target, later, TARGET_PARTITIONS)
+                create_topic(source, later)
+                produce(source, later, [b"1"] * 20)
+                said = f"{NO_START} {commits} on the target: MESSAGE_TOO_LARGE (10)"
+                run.expect("note", lambda event: said in event["text"], since=since)  # noqa: B023
             alter_topic(target, control, max_message_bytes=LARGE)
-            for topic in topics:
+            for topic in (one, other):
                 run.expect("resumed", is_of(topic), since=since)
-        eventually(is_copied, "all are copied")
+        await_copied(one, other, later)
         assert run.stop() == 0
-    prove(source, target, pipeline.name, *topics, mapping_topic=mappings, commit_topic=commits)
+    prove_copies(pipeline, one, other, later)
 
 
-def test_start_positions_that_cannot_be_written(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """A topic that appears meanwhile waits until they can be; the run does not end."""
-    prefix, commits = unique_name("appears"), unique_name("commits")
-    first, later = create_topic(source, f"{prefix}.a"), f"{prefix}.b"
-    pipeline = make_pipeline(f"{prefix}.*", {"coordination.commit.topic": commits})
-    with pipeline.start() as run:
-        run.expect("started")
-        alter_topic(target, commits, max_message_bytes="100")
-        create_topic(source, later)
-        produce(source, later, [b"1"] * 20)
-        said = f"looking for new topics: writing to {commits} on the target: MESSAGE_TOO_LARGE (10)"
-        run.expect("note", lambda event: said in event["text"])
-        alter_topic(target, commits, max_message_bytes=LARGE)
-        produce(source, first, [b"2"] * 20)
-        eventually(lambda: pipeline.is_caught_up(first), "the first is copied")
-        eventually(lambda: pipeline.is_caught_up(later), "the later one is copied")
-        assert run.stop() == 0
-    prove(source, target, pipeline.name, first, later, commit_topic=commits)
+def prove_copies(pipeline: Pipeline, *topics: str) -> None:
+    prove(
+        pipeline.source,
+        pipeline.target,
+        pipeline.name,
+        *(Expected(topic, partition=KEYS) for topic in topics),
+        commit_topic=pipeline.commit_topic,
+        mapping_topic=str(pipeline.settings["offsetMapping.topic"]),
+    )
 
 
 @pytest.fixture
