@@ -18,13 +18,18 @@ from confluent_kafka.admin import AclOperation
 from k2ktui.errors import K2kError
 from k2ktui.replication.spark import executors
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, eventually, produce
-from tests.support.clusters.registries import Registries
+from tests.support.clusters.kafka import create_topic, end_offsets, eventually, produce
+from tests.support.clusters.registry_stand_in import two_stand_ins
 from tests.support.clusters.secure import SecureNode
-from tests.support.clusters.spark_cluster import SparkCluster, bare_python, can_import
+from tests.support.clusters.spark_cluster import (
+    SparkCluster,
+    bare_python,
+    can_import,
+    executors_of,
+)
 from tests.support.commands.watch import Watch
 from tests.support.oracle.judge import Expected, prove
-from tests.support.pipelines.pipeline import Event, Pipeline
+from tests.support.pipelines.pipeline import Event, Pipeline, Run
 from tests.support.pipelines.schema_pipeline import MappingPipeline
 from tests.support.records.traffic import Traffic, mixture
 
@@ -39,9 +44,19 @@ def packages() -> list[str]:
     return [word.strip("'").split(">")[0] for word in line.split()]
 
 
+# A task of a worker that is decommissioned ends in peace, and is repeated if it does not.
+DECOMMISSIONED = {"spark.decommission.enabled": "true"}
+# Long enough that whatever happens to a worker happens in the middle of a lap.
+LAP = {"spark.lap": "12 seconds"}
+WAITING = "its lap waits for a free core of Spark"
+KILLED_AT = ("sent", "before-commit", "after-commit")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path_factory.mktemp("cluster") / "spark") as started:
+    """A cluster with two workers; a test that kills some leaves two others."""
+    directory = tmp_path_factory.mktemp("cluster") / "spark"
+    with SparkCluster(directory, config=DECOMMISSIONED) as started:
         yield started
 
 
@@ -60,111 +75,172 @@ def settings(
     return {"spark.master": cluster.master, "spark.config": {**cluster.settings, **own}}
 
 
-@pytest.mark.slow
-def test_a_copy_on_a_cluster(
-    cluster: SparkCluster, python: Path, secure: SecureNode, target: KafkaNode, tmp_path: Path
-) -> None:
-    """Code and credentials come from the driver, and leave no trace on the executors."""
-    topic = create_topic(secure.node, partitions=4)
-    secure.allow(USER, [AclOperation.READ], topic)
-    produce(secure.node, topic, mixture(1, 5000, 4), compression_type="zstd")
-    login = {"source.kafka.common": secure.java(USER)}
-    pipe = Pipeline(tmp_path, secure.node, target, [topic], settings(cluster, python) | login)
-
-    with Watch(cluster.directory, [PASSWORD]) as watch:
-        run = pipe.catch_up()
-    proof = prove(secure.node, target, pipe.name, topic)
-
-    assert proof.records == 5000
-    (started,) = run.events("started")
-    assert started["slots"] == 2, "a slot a core of the cluster"
-    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
-    assert watch.looked and not watch.shown and not watch.stored
-    eventually(lambda: not cluster.executors(), "executors end with the run")
-
-
-@pytest.mark.slow
-def test_transforms_on_a_cluster(
-    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
-) -> None:
-    """Several records of one, and dead letters; an Avro schema whose file only the driver has."""
-    pytest.importorskip("pyarrow")
-    from tests.proof.test_transform_faults import EXPLODED, ExplodingPipeline
-    from tests.spark.transforms.test_transform_avro import PAYMENT, RULE, is_large, masked, payments
-
-    python = bare_python(tmp_path / "python", [*packages(), "pandas", "pyarrow", "fastavro"])
-    exploded, avro = (create_topic(source, partitions=count) for count in (4, 2))
-    produce(source, exploded, mixture(3, 3000, 4))
-    produce(source, avro, payments(200))
-    (tmp_path / "payment.avsc").write_text(json.dumps(PAYMENT))
-    rules = [{**EXPLODED, "topics": exploded}, {**RULE, "topics": avro}]
-    pipe = ExplodingPipeline(tmp_path, source, target, [exploded, avro])
-    pipe.settings = {**settings(cluster, python), "replication.transform": rules}
-
-    pipe.catch_up()
-
-    proof = prove(source, target, pipe.name, Expected(avro, value=masked, copied=is_large))
-    assert {proof.position(avro, p)["slot"] for p in range(2)} == {0, 1}
-    pipe.topics = [exploded]
-    proof = pipe.prove(1000)
-    assert {proof.position(exploded, p)["slot"] for p in range(4)} == {0, 1}
-
-
-@pytest.mark.slow
-def test_schema_mapping_on_a_cluster(
-    cluster: SparkCluster,
-    source: KafkaNode,
-    target: KafkaNode,
-    registries: Registries,
-    tmp_path: Path,
-) -> None:
-    """Executors have what the extra ``schemas`` installs, and reach both registries."""
-    python = bare_python(tmp_path / "python", [*packages(), "confluent-kafka[schemaregistry]"])
-    topic = create_topic(source, partitions=4)
-    pipe = MappingPipeline(tmp_path, source, target, registries, [topic], settings(cluster, python))
-    with pipe.start() as run:
-        with Traffic(source, {topic: 4}, 5, prefixes=pipe.prefixes):
-            run.expect("firstrecord")
-            pipe.await_copying()
-        pipe.end(run)
-
-    proof = pipe.prove(100)
-    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
-
-
 def is_loss_note(event: Event) -> bool:
     """Spark gives the job up, or runs the task elsewhere, where its spent token is refused."""
     return "ExecutorLostFailure" in event["text"] or "one attempt only" in event["text"]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_executors_that_are_killed(
-    cluster: SparkCluster, python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
+@pytest.mark.timeout(1500)
+def test_a_copy_whose_executors_and_workers_are_lost(
+    cluster: SparkCluster, python: Path, secure: SecureNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """Their slots continue elsewhere, or when they are back: nothing is lost, nothing doubled."""
-    topic = create_topic(source, partitions=4)
-    pipe = Pipeline(tmp_path, source, target, [topic])
-    pipe.settings = settings(cluster, python, pipe.steps_on_executors)
+    """Their slots continue elsewhere, or when they are back: nothing is lost, nothing doubled.
+
+    Code and credentials come from the driver, and leave no trace on the executors. A decommissioned
+    worker takes no other lap. Spark repeats a task that such a worker did not end in time, however
+    often it may fail.
+    """
+    topic = create_topic(secure.node, partitions=4)
+    secure.allow(USER, [AclOperation.READ], topic)
+    pipe = Pipeline(tmp_path, secure.node, target, [topic])
+    login = {"source.kafka.common": secure.java(USER)}
+    pipe.settings = settings(cluster, python, pipe.steps_on_executors) | login | LAP
     with pipe.start() as run:
-        with Traffic(source, {topic: 4}, seed=7):
-            run.expect("firstrecord")
-            for step in ("sent", "before-commit", "after-commit"):
-                eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-                reported = run.reported
-                # A task that stands still runs: between two laps a loss is not reported.
-                pipe.arm(step, signal.SIGSTOP)
-                pipe.await_hit(step)
-                executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
-                executor.kill()
-                run.expect("note", is_loss_note, since=reported)
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    worker.resume()  # its slot has been fenced: what it still does is for nothing
-                reported = run.reported
-                run.expect("progress", lambda e: e["records"], since=reported)
+        with Traffic(secure.node, {topic: 4}, seed=7):
+            with Watch(cluster.directory, [PASSWORD]) as watch:
+                run.expect("firstrecord")
+                await_all_partitions(target, topic, run)
+            assert watch.looked and not watch.shown and not watch.stored
+            for step in KILLED_AT:
+                kill_executor_at(cluster, pipe, run, step)
+            for times, in_time in enumerate((True, False), start=1):
+                decommission(cluster, run, times, in_time)
+                await_progress(run)
+                await_all_partitions(target, topic, run)
+                cluster.add_worker()
+            kill_both(cluster, run, lambda: await_all_partitions(target, topic, run))
+            for _ in range(2):
+                cluster.add_worker()
+            await_progress(run)
+            await_all_partitions(target, topic, run)
         pipe.end(run)
-    proof = prove(source, target, pipe.name, topic)
+    proof = prove(secure.node, target, pipe.name, topic)
+
     assert proof.records > 100
+    (started,) = run.events("started")
+    assert started["slots"] == 2, "a slot a core of the cluster"
+    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
+    eventually(lambda: not cluster.executors(), "executors end with the run")
+
+
+def await_progress(run: Run) -> None:
+    """Wait until the run has copied more than it has now."""
+    run.expect("progress", lambda event: event["records"], since=run.reported)
+
+
+def await_all_partitions(target: KafkaNode, topic: str, run: Run) -> None:
+    """Wait until every partition has more on the target: both slots have copied."""
+    before = end_offsets(target, topic, "read_committed")
+
+    def grown() -> bool:
+        ends = end_offsets(target, topic, "read_committed")
+        return all(ends[partition] > end for partition, end in before.items())
+
+    eventually(grown, lambda: f"all of {topic} grows\n{run.tail()}", 180.0)
+
+
+def kill_executor_at(cluster: SparkCluster, pipe: Pipeline, run: Run, step: str) -> None:
+    eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
+    reported = run.reported
+    # A task that stands still runs: between two laps a loss is not reported.
+    pipe.arm(step, signal.SIGSTOP)
+    pipe.await_hit(step)
+    executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
+    executor.kill()
+    run.expect("note", is_loss_note, since=reported)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker.resume()  # its slot has been fenced: what it still does is for nothing
+    await_progress(run)
+
+
+def await_both(cluster: SparkCluster) -> list[psutil.Process]:
+    """Return the two workers that have executors."""
+    working: list[psutil.Process] = []
+
+    def both() -> bool:
+        working[:] = [worker for worker in cluster.workers() if executors_of(worker)]
+        return len(working) == 2
+
+    eventually(both, "both executors are there")
+    return working
+
+
+def decommission(cluster: SparkCluster, run: Run, times: int, in_time: bool) -> None:
+    """Decommission a worker, for the nth time; its lap ends, or its executor is killed."""
+    leaving, staying = await_both(cluster)
+    await_progress(run)
+    reported = run.reported
+    (executor,) = executors_of(leaving)
+    leaving.send_signal(signal.SIGPWR)
+    cluster.await_decommissioning(times)
+    if not in_time:
+        executor.kill()
+        run.expect("note", is_loss_note, since=reported)
+    eventually(lambda: not executors_of(leaving), "its executor has ended")
+    assert executors_of(staying)
+    notes = [event for event in run.events()[reported:] if event["event"] == "note"]
+    assert any(map(is_loss_note, notes)) != in_time, run.tail()
+
+
+def kill_both(cluster: SparkCluster, run: Run, await_copying: Callable[[], None]) -> None:
+    """Kill one worker, with which the copy goes on, then the other one, without which it waits."""
+    first, second = await_both(cluster)
+    await_progress(run)
+    reported = run.reported
+    first.kill()
+    run.expect("note", is_loss_note, since=reported)
+    await_progress(run)
+    await_copying()
+    reported = run.reported
+    second.kill()
+    run.expect("note", lambda note: WAITING in note["text"], since=reported)
+
+
+@pytest.mark.slow
+def test_transforms_and_schema_mapping_on_a_cluster(
+    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Several records of one, and dead letters; an Avro schema whose file only the driver has.
+
+    Executors have what the extras install, and reach both registries.
+    """
+    pytest.importorskip("pyarrow")
+    from tests.proof.test_transform_faults import EXPLODED, ExplodingPipeline
+    from tests.spark.transforms.test_transform_avro import PAYMENT, RULE, is_large, masked, payments
+
+    extras = ["pandas", "pyarrow", "fastavro", "confluent-kafka[schemaregistry]"]
+    python = bare_python(tmp_path / "python", [*packages(), *extras])
+    exploded, avro, mapped = (create_topic(source, partitions=count) for count in (4, 2, 4))
+    produce(source, exploded, mixture(3, 3000, 4))
+    produce(source, avro, payments(200))
+    (tmp_path / "payment.avsc").write_text(json.dumps(PAYMENT))
+    with two_stand_ins() as registries:
+        pipe = MappingPipeline(tmp_path, source, target, registries, [mapped])
+        pipe.settings = {
+            **settings(cluster, python),
+            "replication.source.topic": [exploded, avro, mapped],
+            "replication.transform": [{**EXPLODED, "topics": exploded}, {**RULE, "topics": avro}],
+            "schemaMapping.topics": [
+                {"pattern": mapped, "key": "disabled"},
+                {"pattern": ".*", "key": "disabled", "value": "disabled"},
+            ],
+        }
+        with pipe.start() as run:
+            with Traffic(source, {mapped: 4}, 5, prefixes=pipe.prefixes):
+                run.expect("firstrecord")
+                pipe.await_copying()
+            pipe.topics = [exploded, avro, mapped]
+            pipe.end(run)
+        pipe.topics = [mapped]
+        proofs = {mapped: pipe.prove(100)}
+
+    proofs[avro] = prove(source, target, pipe.name, Expected(avro, value=masked, copied=is_large))
+    exploding = ExplodingPipeline(tmp_path, source, target, [exploded], name=pipe.name)
+    proofs[exploded] = exploding.prove(1000)
+    for topic, proof in proofs.items():
+        slots = {state["slot"] for at, state in proof.ledger.positions.items() if at[0] == topic}
+        assert slots == {0, 1}
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class MappingPipeline(Pipeline):
         registries: both registries.
         topics: names.
         on_unknown: ``passthrough`` or ``deadLetter``.
-        filtered: whether all topics have the transform ``FILTERED``, which needs ``passthrough``.
+        filtered: the topics with the transform ``FILTERED``, which needs ``passthrough``.
     """
 
     usual_mode = "shared"
@@ -56,7 +56,7 @@ class MappingPipeline(Pipeline):
         settings: Mapping[str, Any] | None = None,
         on_unknown: str = "deadLetter",
         *,
-        filtered: bool = False,
+        filtered: Collection[str] = (),
     ) -> None:
         self._rules = mapping(
             registries,
@@ -64,7 +64,8 @@ class MappingPipeline(Pipeline):
             topics=[{"pattern": ".*", "key": "disabled"}],
         )
         if filtered:
-            self._rules["replication.transform"] = [FILTERED]
+            rules = [{"topics": topic, **FILTERED} for topic in filtered]
+            self._rules["replication.transform"] = rules
         self._dead_letters, self._filtered = on_unknown == "deadLetter", filtered
         self._ids = _register(registries, topics)
         super().__init__(directory, source, target, topics, dict(settings or {}))
@@ -76,8 +77,8 @@ class MappingPipeline(Pipeline):
             Expected(
                 topic,
                 value=self._mapped,
-                copied=self._is_copied,
-                headers=_with_offset if self._filtered else None,
+                copied=_is_kept if topic in self._filtered else self._is_copied,
+                headers=_with_offset if topic in self._filtered else None,
             )
             for topic in self.topics
         ]
@@ -97,8 +98,6 @@ class MappingPipeline(Pipeline):
         assert count
 
     def _is_copied(self, sent: Got) -> bool:
-        if self._filtered:
-            return sent.value is None or len(sent.value) % 3 != 0
         return not (self._dead_letters and self._is_dead(sent))
 
     def _is_dead(self, sent: Got) -> bool:
@@ -127,6 +126,10 @@ def _register(registries: RegistryPair, topics: list[str]) -> dict[bytes, bytes]
         (wanted,) = {register(registries.target, f"{topic}-value", text) for topic in topics}
         prefixes[b"\0" + known.to_bytes(4, "big")] = b"\0" + wanted.to_bytes(4, "big")
     return prefixes
+
+
+def _is_kept(sent: Got) -> bool:
+    return sent.value is None or len(sent.value) % 3 != 0
 
 
 def _with_offset(sent: Got) -> Headers:
