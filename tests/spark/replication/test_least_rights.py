@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AclOperation,
+    ConfigResource,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+)
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topic_creation import ControlTopic
@@ -18,6 +24,7 @@ from k2ktui.kafka.control.specs import control_specs
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
+from tests.spark.replication.test_stuck import is_serious
 from tests.support.clusters.acls import Grant, documented, read_command, renamed
 from tests.support.clusters.kafka import (
     TIMEOUT,
@@ -30,7 +37,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.clusters.secure import SecureNode, start_secure_node
+from tests.support.clusters.secure import SecureNode, create_scram_users, start_secure_node
 from tests.support.commands.verbs import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.oracle.judge import Expected, prove
@@ -53,6 +60,8 @@ LACKING = [
     (AclOperation.CREATE, "control"),
     (AclOperation.WRITE, "transactional"),
 ]
+# Users with all rights; one loses its login.
+KEEPS, LOSES = "keeper", "loser"
 Sites = tuple[SecureNode, SecureNode]
 
 
@@ -64,7 +73,8 @@ def lacking(operation: AclOperation, what: str) -> str:
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     """Source and target, whose users have no rights but those that a test grants."""
     directory = tmp_path_factory.mktemp("rights")
-    users = [USER, "reader", "partial", "forth", "back", *(lacking(*right) for right in LACKING)]
+    named = [USER, "reader", "partial", "forth", "back", KEEPS, LOSES]
+    users = [*named, *(lacking(*right) for right in LACKING)]
 
     def started(name: str) -> SecureNode:
         return start_secure_node(directory / name, {u: f"{name}-{u}-secret" for u in users})
@@ -139,7 +149,7 @@ def test_the_source_is_only_read(sites: Sites, tmp_path: Path) -> None:
     free = pipeline(sites, tmp_path, [topic], (USER, USER), **{"source.kafka.common": every})
     grant_target(target, USER, free.name, topic)
     before = state_of(source)
-    run_everything(free)
+    run_first(free)
     produce(source.node, topic, [b"behind"])
     before["ends"][topic][0] += 1
     run_verbs(free, lag=1)
@@ -155,7 +165,8 @@ def test_the_source_is_only_read(sites: Sites, tmp_path: Path) -> None:
     least.settings = {**least.settings, "replication.sink.topic": {"prefix": "copy."}}
     before = state_of(source)
     assert before["groups"] and OFFSETS in before["topics"]
-    run_everything(least)
+    run_first(least)
+    least.catch_up()
     assert state_of(source) == before
 
     prove(source.node, target.node, least.name, Expected(topic, target=f"copy.{topic}"))
@@ -165,13 +176,12 @@ def test_the_source_is_only_read(sites: Sites, tmp_path: Path) -> None:
     assert state_of(target)["groups"] == set()
 
 
-def run_everything(pipe: Pipeline) -> None:
-    """Check, start, restart, and look: with what exists and with what does not yet."""
+def run_first(pipe: Pipeline) -> None:
+    """Check, start, and look: with what does not exist yet and with what exists."""
     checked = k2ktui("check", "-f", pipe.write())
     assert checked.code == 0, checked
     pipe.catch_up()
     run_verbs(pipe, lag=0)
-    pipe.catch_up()
 
 
 def run_verbs(pipe: Pipeline, lag: int) -> None:
@@ -187,48 +197,34 @@ def run_verbs(pipe: Pipeline, lag: int) -> None:
     assert len(behind) == lag and all(0 <= seconds < 3600 for seconds in behind), status
 
 
-def test_source_topics_that_may_not_be_read(sites: Sites, tmp_path: Path) -> None:
+def test_topics_that_may_not_be_read_written_or_created(sites: Sites, tmp_path: Path) -> None:
     """Each stops for itself, says why, and the exit code shows; the others are copied."""
     source, target = sites
-    good, unread, unseen = filled(source), filled(source), filled(source)
-    grant_source(source, "partial", good)
-    source.allow("partial", [AclOperation.DESCRIBE], unread)
-    pipe = pipeline(sites, tmp_path, [good, unread, unseen], ("partial", USER))
-    grant_target(target, USER, pipe.name, good, unread, unseen)
-
-    run = pipe.catch_up(code=1)
-
-    stopped = {e["fault"]["source"]["topic"]: e["fault"] for e in run.events("stopped")}
-    assert set(stopped) == {unread, unseen}
-    assert stopped[unread]["kind"] == "unauthorized"
-    assert f"Grant it Describe and Read on topic {unread}" in stopped[unread]["hint"]
-    assert "cannot be described" in stopped[unseen]["message"]
-    assert "Describe and Read" in stopped[unseen]["hint"]
-    prove(source.node, target.node, pipe.name, good)
-    assert read_all(target.node, unread) == []
-
-
-def test_target_topics_that_may_not_be_written_or_created(sites: Sites, tmp_path: Path) -> None:
-    source, target = sites
-    good, unwritten, uncreated = filled(source), filled(source), filled(source)
+    good, unread, unseen, unwritten, uncreated = topics = [filled(source) for _ in range(5)]
     create_topic(target.node, unwritten, partitions=2)
-    pipe = pipeline(sites, tmp_path, [good, unwritten, uncreated], (USER, "partial"))
-    grant_source(source, USER, good, unwritten, uncreated)
-    grant_target(target, "partial", pipe.name, good)
+    pipe = pipeline(sites, tmp_path, topics, ("partial", "partial"))
+    grant_source(source, "partial", good, unwritten, uncreated)
+    source.allow("partial", [AclOperation.DESCRIBE], unread)
+    grant_target(target, "partial", pipe.name, good, unread, unseen)
     target.allow("partial", [AclOperation.DESCRIBE], unwritten)
     target.allow("partial", [AclOperation.WRITE], uncreated)
 
     run = pipe.catch_up(code=1)
 
     stopped = {e["fault"]["source"]["topic"]: e["fault"] for e in run.events("stopped")}
-    assert set(stopped) == {unwritten, uncreated}
-    assert stopped[unwritten]["kind"] == "unauthorized"
+    assert set(stopped) == {unread, unseen, unwritten, uncreated}
+    for topic in (unread, unwritten):
+        assert stopped[topic]["kind"] == "unauthorized"
+    assert f"Grant it Describe and Read on topic {unread}" in stopped[unread]["hint"]
+    assert "cannot be described" in stopped[unseen]["message"]
+    assert "Describe and Read" in stopped[unseen]["hint"]
     assert f"Grant it Describe and Write on topic {unwritten}" in stopped[unwritten]["hint"]
     hint = stopped[uncreated]["hint"]
     assert "Grant the target principal Create" in hint
     assert "kafka-topics.sh" in hint and f"--create --topic {uncreated}" in hint
     prove(source.node, target.node, pipe.name, good)
-    assert read_all(target.node, unwritten) == []
+    for topic in (unread, unwritten):
+        assert read_all(target.node, topic) == []
 
 
 @pytest.mark.parametrize(
@@ -401,3 +397,54 @@ def test_both_directions(sites: Sites, tmp_path: Path) -> None:
     eventually(lambda: basis() != "unmapped", "the broker acts by the new right")
     checked = k2ktui("check", "-f", pipes["forth"].write())
     assert checked.code == 0, checked
+
+
+@pytest.mark.rotate("mode", ["exclusive", "shared"])
+def test_the_logins_that_copy_are_revoked(sites: Sites, tmp_path: Path, mode: str) -> None:
+    """Those of the admin clients work; the run says so at once, and continues with the logins."""
+    roles = dict(zip(("source", "target"), sites, strict=True))
+    users: dict[str, Any] = {}
+    for side, secure in roles.items():
+        secure.allow_all(KEEPS, LOSES)
+        role = "consumer" if side == "source" else "producer"
+        users[f"{side}.kafka.common"] = with_plain(secure.java(KEEPS))
+        users[f"{side}.kafka.{role}"] = secure.java(LOSES)
+    topic = filled(sites[0], partitions=1, count=1)
+    pipe = pipeline(sites, tmp_path, [topic], (KEEPS, KEEPS), **users)
+    pipe.mode = mode
+    with pipe.start() as run:
+        run.expect("firstrecord")
+        for side, secure in roles.items():
+            reported = run.reported
+            revoke(secure)
+            fault = run.expect("stopped", since=reported)["fault"]
+            assert f"the {side} cluster rejected the login" in fault["message"]
+            assert "sasl.jaas.config" in fault["hint"]
+            assert not [e for e in run.events("note") if DISCOVERY_REFUSED in e["text"]]
+            if side == "source":  # heartbeats need the target's login
+                file = pipe.write()
+                eventually(lambda: is_serious(file, "rejected the login"), "watch says so")  # noqa: B023
+            reported = run.reported
+            create_scram_users(secure.node, {LOSES: secure.passwords[LOSES]})
+            pipe.await_more([Out(b"after")])
+            run.expect("resumed", since=reported)
+        pipe.end(run)
+    pipe.prove()
+
+
+DISCOVERY_REFUSED = "new topics: the source cluster rejected the login"
+
+
+def with_plain(client: dict[str, str]) -> dict[str, str]:
+    """A login of the broker's own file, which nothing that happens to SCRAM credentials changes."""
+    login = client["sasl.jaas.config"].replace("scram.ScramLogin", "plain.PlainLogin")
+    return {**client, "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+
+
+def revoke(secure: SecureNode) -> None:
+    """Delete the login of a user, and close all connections."""
+    delete = UserScramCredentialDeletion(LOSES, ScramMechanism.SCRAM_SHA_512)
+    asking = admin(secure.node)
+    for future in asking.alter_user_scram_credentials([delete]).values():
+        future.result(TIMEOUT)
+    secure.node.restart()

@@ -6,7 +6,9 @@ old positions, and a part of the new records was never copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,23 +30,24 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets, committed
 from tests.support.oracle.judge import prove
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import Pipeline, Run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[[str], KafkaNode]]:
-    nodes: list[KafkaNode] = []
-
-    def make(kind: str) -> KafkaNode:
-        nodes.append(make_node(kind, unique_name("rebuilt"), tmp_path / "node"))
-        return nodes[-1].start(START_S)
-
-    yield make
-    for node in nodes:
-        node.kill()
-        node.close()
+def rebuilt(tmp_path: Path) -> Iterator[tuple[KafkaNode, KafkaNode]]:
+    """A source and a target that are built again under their addresses."""
+    names = ("source", "target")
+    nodes = [make_node("4-tv2", unique_name("rebuilt"), tmp_path / name) for name in names]
+    try:
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(lambda node: node.start(START_S), nodes))
+        yield nodes[0], nodes[1]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.close()
 
 
 def _swap(node: KafkaNode) -> None:
@@ -92,80 +95,87 @@ def test_a_start_on_another_source_is_refused(
 
 
 @pytest.mark.rotate("mode", ["exclusive", "shared"])
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_a_run_waits_until_its_cluster_answers_again(
-    made: Callable[[str], KafkaNode],
-    source: KafkaNode,
-    target: KafkaNode,
-    tmp_path: Path,
-    side: str,
-    mode: str,
+def test_a_run_waits_until_its_clusters_answer_again(
+    rebuilt: tuple[KafkaNode, KafkaNode], tmp_path: Path, mode: str
 ) -> None:
-    node = made("4-tv2")
-    known = node.cluster_id
-    ours, theirs = (node, target) if side == "source" else (source, node)
-    topic = create_topic(ours)
-    produce(ours, topic, [b"recorded"] * 100)
-    pipeline = Pipeline(tmp_path, ours, theirs, [topic])
+    """First another target answers, then another source: nothing is copied to it, or from it.
+
+    Nor does that erase the commits that are kept for a disaster.
+    """
+    source, target = rebuilt
+    topic, group = create_topic(source), unique_name("group")
+    produce(source, topic, [b"recorded"] * 100)
+    commit_offsets(source, group, {(topic, 0): 40})
+    pipeline = Pipeline(tmp_path, source, target, [topic], {"groups.pollInterval": "1 second"})
     pipeline.mode = mode
     with pipeline.start() as run:
-        eventually(lambda: len(read_all(theirs, topic)) == 100, "copied")
-        _swap(node)
-        other = node.cluster_id
-        assert other != known
-        create_topic(node, name=topic)
-        produce(node, topic, [b"other"] * 300)
-        if side == "target":
-            produce(source, topic, [b"recorded"] * 10)
-        run.expect("note", lambda event: other in event["text"] and known in event["text"])
-        assert run.running
-        if side == "source":
-            assert len(read_all(theirs, topic)) == 100
-        else:
-            assert len(read_all(node, topic)) == 300
-        _swap(node)
-        assert node.cluster_id == known
-        produce(ours, topic, [b"again"] * 10)
-        more = 110 if side == "source" else 120
+
+        def goes_on(count: int) -> None:
+            eventually(
+                lambda: len(read_all(target, topic)) == count, lambda: f"goes on\n{run.tail()}"
+            )
+
+        goes_on(100)
+        with _another(target, source, topic, run):
+            assert len(read_all(target, topic)) == OTHERS
+        goes_on(110)
+        _await_kept(pipeline, group)
+        known = source.cluster_id
+        with _another(source, source, topic, run):
+            assert len(read_all(target, topic)) == 110
+            _move(pipeline, group, known)
+            assert committed(target, group) == {(topic, 0): 40}
+        produce(source, topic, [b"again"] * 10)
+        goes_on(120)
+        assert run.stop() == 0
+    prove(source, target, pipeline.name, topic)
+
+
+OTHERS = 300
+
+
+@contextmanager
+def _another(node: KafkaNode, source: KafkaNode, topic: str, run: Run) -> Iterator[None]:
+    """Another cluster with such a topic has the node's address, and the run has noticed it.
+
+    There is something to copy.
+    """
+    known = node.cluster_id
+    _swap(node)
+    other = node.cluster_id
+    assert other != known
+    create_topic(node, name=topic)
+    produce(node, topic, [b"other"] * OTHERS)
+    produce(source, topic, [b"recorded"] * 10)
+    run.expect("note", lambda event: other in event["text"] and known in event["text"])
+    assert run.running
+    yield
+    _swap(node)
+    assert node.cluster_id == known
+
+
+def _await_kept(pipeline: Pipeline, group: str) -> None:
+    config = load([pipeline.write()]).config
+    store = StateStore(config, target_cluster(config))
+    try:
         eventually(
-            lambda: len(read_all(theirs, topic)) == more, lambda: f"goes on\n{run.tail()}", 180
+            lambda: group in {commit.consumer_group for commit in store.read().commits},
+            "commits are kept",
         )
-        assert run.stop() == 0
-    prove(ours, theirs, pipeline.name, topic)
-
-
-def test_an_empty_cluster_erases_no_commits_that_are_kept_for_a_disaster(
-    made: Callable[[str], KafkaNode], target: KafkaNode, tmp_path: Path
-) -> None:
-    node = made("4-tv2")
-    known, group = node.cluster_id, unique_name("group")
-    topic = create_topic(node)
-    produce(node, topic, [b"recorded"] * 100)
-    commit_offsets(node, group, {(topic, 0): 40})
-    pipeline = Pipeline(tmp_path, node, target, [topic], {"groups.pollInterval": "1 second"})
-    file = pipeline.write()
-    with pipeline.start() as run:
-        eventually(lambda: len(read_all(target, topic)) == 100, "copied")
-        config = load([file]).config
-        store = StateStore(config, target_cluster(config))
-
-        def kept() -> set[str]:
-            return {commit.consumer_group for commit in store.read().commits}
-
-        eventually(lambda: group in kept(), "commits are kept")
+    finally:
         store.close()
-        _swap(node)
-        create_topic(node, name=topic)
-        run.expect("note", lambda event: node.cluster_id in event["text"])
-        assert run.stop() == 0
 
-    planned = k2ktui("plan", "-f", file, "--output", tmp_path / "plan.json")
-    assert known in planned.stdout and node.cluster_id in planned.stderr
+
+def _move(pipeline: Pipeline, group: str, known: str) -> None:
+    """Move a group by the commits that are kept of the source that was known."""
+    file, plan = pipeline.write(), pipeline.directory / "plan.json"
+    planned = k2ktui("plan", "-f", file, "--output", plan)
+    assert known in planned.stdout and pipeline.source.cluster_id in planned.stderr
     (row,) = k2ktui_json("plan", "-f", file)["rows"]
     assert (row["group"], row["basis"], row["proposed"]) == (group, "exact", 40)
-    (translation,) = k2ktui_json("translate", "-f", file, f"{topic}:0:40", code=None)["positions"]
+    at = f"{pipeline.topics[0]}:0:40"
+    (translation,) = k2ktui_json("translate", "-f", file, at, code=None)["positions"]
     assert translation["basis"] == "unmapped", (
         "whether it is an offset of the other cluster is unknown"
     )
-    k2ktui("apply", tmp_path / "plan.json", "--yes")
-    assert committed(target, group) == {(topic, 0): 40}
+    k2ktui("apply", plan, "--yes")

@@ -60,8 +60,9 @@ def test_a_run_that_starts_during_an_outage_waits(source: KafkaNode, tmp_path: P
         assert run.stop() == 0
 
 
+@pytest.mark.rotate("mode", ["shared", "standby"])
 def test_an_outage_makes_a_run_unready_and_restarts_nothing(
-    source: KafkaNode, shaky: ProxiedNode, tmp_path: Path
+    source: KafkaNode, shaky: ProxiedNode, tmp_path: Path, mode: str
 ) -> None:
     topic = create_topic(source)
     produce(source, topic, mixture(1, 100, 1))
@@ -70,11 +71,13 @@ def test_an_outage_makes_a_run_unready_and_restarts_nothing(
         "spark.slots": 1,
     }
     pipe = Pipeline(tmp_path, source, shaky, [topic], settings)
-    pipe.mode = "shared"
+    pipe.mode = mode
     with pipe.start("--http", "0") as run:
         url = address_of(run)
         await_answer(url, 200, "running: 1 slot, term ")
-        await_standby(pipe)
+        with pipe.start("--http", "0") as second:  # ready, although it copies nothing
+            await_answer(address_of(second), 200, "standby")
+            assert second.stop() == 0
         assert get(url, "/metrics")[0] == 200
         shaky.proxy.cut()
         await_answer(url, 503, "the target has taken no heartbeat for")
@@ -82,21 +85,3 @@ def test_an_outage_makes_a_run_unready_and_restarts_nothing(
         shaky.proxy.restore()
         await_answer(url, 200, "running: 1 slot, term ")
         assert run.stop() == 0
-
-
-def test_a_run_that_waits_is_ready(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
-    topic = create_topic(source)
-    produce(source, topic, mixture(1, 100, 1))
-    pipe = Pipeline(tmp_path, source, target, [topic])
-    pipe.mode = "standby"
-    with pipe.start("--http", "0") as first:
-        await_answer(address_of(first), 200, "running: 2 slots, term ")
-        await_standby(pipe)
-        assert first.stop() == 0
-
-
-def await_standby(pipe: Pipeline) -> None:
-    """Start another run, which is ready although it copies nothing."""
-    with pipe.start("--http", "0") as second:
-        await_answer(address_of(second), 200, "standby")
-        assert second.stop() == 0
