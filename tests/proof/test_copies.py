@@ -16,6 +16,7 @@ from tests.support.clusters.kafka import (
     Got,
     Headers,
     Out,
+    await_stable,
     create_topic,
     eventually,
     open_transaction,
@@ -200,11 +201,12 @@ def test_a_transaction_left_open(
     with pipeline.start() as run:
         for topic in (committed, aborted):
             eventually(partial(pipeline.is_caught_up, topic), "copied what it can")
-        assert run.stop() == 0
-    assert prove(source, target, pipeline.name, committed, aborted).records == 100
-    opened[0].commit_transaction(TIMEOUT)
-    opened[1].abort_transaction(TIMEOUT)
-    pipeline.catch_up()
+        assert prove(source, target, pipeline.name, committed, aborted).records == 100
+        opened[0].commit_transaction(TIMEOUT)
+        opened[1].abort_transaction(TIMEOUT)
+        for topic in (committed, aborted):
+            await_stable(source, topic)
+        pipeline.end(run)
     assert prove(source, target, pipeline.name, committed, aborted).records == 250
 
 

@@ -61,6 +61,5 @@ def test_a_dead_letter_topic_without_a_leader(pipeline: Pipeline, two: TwoBroker
         two.start()
         run.expect("resumed", lambda event: event["topic"] == waiting, timeout=_STOPPED_S)
         await_growth(two, f"{waiting}.dead-letter")
-    assert run.stop() == 0
-    pipeline.catch_up()
+    pipeline.end(run)
     pipeline.prove(100)

@@ -31,6 +31,7 @@ PARTITIONS = 6
 TOPIC = {"max.message.bytes": "8000000"}
 # The limit of requests, and how the pipeline is run beside it.
 LIMITS = {1_048_576: "exclusive", 1_500_000: "shared"}
+LIMITED = pytest.mark.rotate("narrow", list(LIMITS), indirect=True, ids=str)
 
 
 class NarrowNode(KRaftNode):
@@ -42,7 +43,7 @@ class NarrowNode(KRaftNode):
         self.limit = limit
 
 
-@pytest.fixture(scope="module", params=LIMITS, ids=str)
+@pytest.fixture(scope="module")
 def narrow(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[NarrowNode]:
@@ -80,6 +81,7 @@ def pipeline_to(
     )
 
 
+@LIMITED
 def test_all_records_are_copied_once_and_counted_once(
     make_pipeline: MakePipeline, source: KafkaNode, narrow: NarrowNode
 ) -> None:
@@ -120,7 +122,7 @@ def above_the_limit(source: KafkaNode, narrow: NarrowNode) -> tuple[str, list[by
     return large, values
 
 
-@pytest.mark.parametrize("narrow", [min(LIMITS)], indirect=True, ids=str)
+@LIMITED
 def test_killed_while_the_size_of_requests_is_learned(
     make_pipeline: MakePipeline, source: KafkaNode, narrow: NarrowNode
 ) -> None:

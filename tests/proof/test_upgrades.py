@@ -53,8 +53,7 @@ def test_clusters_are_upgraded_while_a_run_copies(nodes: list[KRaftNode], tmp_pa
                 pipeline.await_copying()
             pipeline.suspend_at("sent", run).resume()
             pipeline.await_copying()
-        assert run.stop() == 0
-        pipeline.catch_up()
+        pipeline.end(run)
         pipeline.prove()
     finally:
         pipeline.close()
