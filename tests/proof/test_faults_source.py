@@ -57,7 +57,7 @@ def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> 
     return (where["topic"], where["partition"]) == (topic, partition) and fault["kind"] in kinds
 
 
-def test_topics_are_deleted_created_again_or_refuse_a_record(
+def test_topics_are_deleted_created_again_cut_or_refuse_a_record(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
     """On the source or on the target; their partitions stop, whatever their offsets now mean.
@@ -66,7 +66,8 @@ def test_topics_are_deleted_created_again_or_refuse_a_record(
     there. A topic that is selected by name is missed. A target topic is not made again, as the
     records that were in it would be missing; nor is it continued when somebody else does. Before a
     record that is too large for the target its partition stops, and says what to raise; batches
-    that can be split are.
+    that can be split are. Where the source lost records before they were copied, the partition
+    stops, or goes on by the other policy, however often its log start runs after its position.
     """
     running, stopped = filled(source, 1, 2), filled(source, 1, 2)
     gone, missing, replaced, other = (filled(source, seed) for seed in (1, 1, 1, 2))
@@ -75,14 +76,24 @@ def test_topics_are_deleted_created_again_or_refuse_a_record(
         create_topic(source, topic, config={"max.message.bytes": "1000000"})
         create_topic(target, topic, config={"max.message.bytes": "20000"})
     before = {topic: read_all(source, topic) for topic in (running, stopped)}
-    pipeline = make_pipeline([running, stopped, gone, missing, replaced, large, split, other])
+    first, second, expiring = cut = [filled(source, 1) for _ in range(3)]
+    names = [running, stopped, gone, missing, replaced, large, split, other, *cut]
+    pipeline = make_pipeline(names, {"onSourceDataLoss": "fail"})
     pipeline.catch_up()
+    archived = {topic: read_all(source, topic) for topic in cut}
+
+    def lose(topic: str) -> None:
+        produce(source, topic, mixture(3, 100, 1), linger_ms=50)
+        archived[topic] += read_all(source, topic)
+        delete_before(source, topic, 251)
+        produce(source, topic, mixture(4, 30, 1))
 
     noise = random.Random(1)
     produce(source, large, mixture(1, 50, 1))
     produce(source, large, [noise.randbytes(50_000)])
     produce(source, large, mixture(2, 50, 1))
     produce(source, split, [noise.randbytes(9_000) for _ in range(100)], linger_ms=100)
+    lose(first)
     run = pipeline.start()
     run.expect("started")
     create_again(source, running)
@@ -103,6 +114,7 @@ def test_topics_are_deleted_created_again_or_refuse_a_record(
         run.expect(
             "stopped", lambda e: reported(e, large, 0, "too-large") and "max.message" in str(e)
         )
+        run.expect("stopped", lambda e: reported(e, first, 0, "truncated"))
 
     expect_all(run, "gone")
     await_copied(target, other, 300)
@@ -122,10 +134,32 @@ def test_topics_are_deleted_created_again_or_refuse_a_record(
         assert copied == [got.value for got in before[topic]]
     assert read_all(target, replaced) == []
     assert missing not in admin(target).list_topics(timeout=TIMEOUT).topics
+    assert len(read_all(target, first)) == 200
     prove(source, target, pipeline.name, split, other)
+
+    pipeline.settings = {"onSourceDataLoss": "continue"}
     alter_topic(target, large, max_message_bytes="1000000")
+    lose(second)
+    run = pipeline.start()
+    for topic in (first, second):
+        await_copied(target, topic, 279)
+    dice = random.Random(3)
+    for seed in range(25):
+        produce(source, expiring, mixture(seed, 200, 1), linger_ms=20)
+        archived[expiring] += read_all(source, expiring)
+        delete_before(source, expiring, end_offsets(source, expiring)[0] - dice.randrange(150))
+    assert run.stop() == 0
+    end = end_offsets(source, expiring)[0]
+    produce(source, expiring, mixture(30, 20, 1))
+    archived[expiring] += read_all(source, expiring)
+    delete_before(source, expiring, end + 5)
     pipeline.catch_up(FINDINGS)
-    prove(source, target, pipeline.name, large, split, other)
+    expected = [Expected(topic, archived=records) for topic, records in archived.items()]
+    proof = prove(source, target, pipeline.name, *expected, large, split, other)
+    for topic in (first, second):
+        assert proof.position(topic)["gaps"] == [[200, 251, "truncated"]]
+        assert len(read_all(target, topic)) == 279
+    assert start_offsets(source, expiring)[0] > 4000
 
 
 def create_again(node: KafkaNode, topic: str) -> None:
@@ -200,51 +234,3 @@ def test_topics_that_a_pattern_selects_are_deleted(
     assert run.stop() == 0
     assert not pipeline.catch_up().events("stopped")
     prove(source, target, pipeline.name, other)
-
-
-def test_the_source_lost_records_before_they_were_copied(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """Both policies: the partition stops; or it goes on, however often its log start runs after
-    its position.
-    """
-    first, second, expiring = (filled(source, 1) for _ in range(3))
-    other = filled(source, 2)
-    pipeline = make_pipeline([first, second, expiring, other], {"onSourceDataLoss": "fail"})
-    pipeline.catch_up()
-    archived = {topic: read_all(source, topic) for topic in (first, second, expiring)}
-
-    def lose(topic: str) -> None:
-        produce(source, topic, mixture(3, 100, 1), linger_ms=50)
-        archived[topic] += read_all(source, topic)
-        delete_before(source, topic, 251)
-        produce(source, topic, mixture(4, 30, 1))
-
-    lose(first)
-    run = pipeline.catch_up(FINDINGS)
-    run.expect("stopped", lambda e: reported(e, first, 0, "truncated"))
-    assert len(read_all(target, first)) == 200
-    prove(source, target, pipeline.name, other)
-
-    pipeline.settings = {"onSourceDataLoss": "continue"}
-    lose(second)
-    run = pipeline.start()
-    for topic in (first, second):
-        await_copied(target, topic, 279)
-    dice = random.Random(3)
-    for seed in range(25):
-        produce(source, expiring, mixture(seed, 200, 1), linger_ms=20)
-        archived[expiring] += read_all(source, expiring)
-        delete_before(source, expiring, end_offsets(source, expiring)[0] - dice.randrange(150))
-    assert run.stop() == 0
-    end = end_offsets(source, expiring)[0]
-    produce(source, expiring, mixture(30, 20, 1))
-    archived[expiring] += read_all(source, expiring)
-    delete_before(source, expiring, end + 5)
-    pipeline.catch_up()
-    expected = [Expected(topic, archived=records) for topic, records in archived.items()]
-    proof = prove(source, target, pipeline.name, *expected, other)
-    for topic in (first, second):
-        assert proof.position(topic)["gaps"] == [[200, 251, "truncated"]]
-        assert len(read_all(target, topic)) == 279
-    assert start_offsets(source, expiring)[0] > 4000

@@ -1,4 +1,4 @@
-"""Topics and partitions that an operator holds: not copied, across kills, and once afterwards."""
+"""Topics that are held or moved: not copied, across kills, and once afterwards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.replication.ownership.topic_moves import move_topics, release_topics
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Got, Out, create_topic, end_offsets, eventually, produce
+from tests.support.clusters.kafka import (
+    Got,
+    Out,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    read_all,
+)
 from tests.support.clusters.other_hosts import other_host
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED, expect_owning
-from tests.support.records.traffic import mixture
+from tests.support.records.traffic import Traffic, mixture
 
 pytestmark = pytest.mark.proof
 STANDBY = {
@@ -28,7 +36,7 @@ STANDBY = {
     "coordination.assignment.graceWindow": "6 seconds",
     "spark.lap": "30 minutes",
 }
-HEADER: dict[str, Any] = {"replication.transform": [{"set": {"headers.copied": "'yes'"}}]}
+HEADER: dict[str, Any] = {"set": {"headers.copied": "'yes'"}}
 
 
 def size(node: KafkaNode, topic: str) -> dict[int, int]:
@@ -48,22 +56,23 @@ def release(pipeline: Pipeline, *names: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [STANDBY, SHARED], ids=["standby", "shared"])
-def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
+def test_what_is_held_or_moved_is_not_copied_and_arrives_once_after_the_release(
     make_pipeline: MakePipeline,
     source: KafkaNode,
     target: KafkaNode,
     settings: Mapping[str, Any],
 ) -> None:
-    """A topic and a partition are held; the run is killed, and the next one honours the holds.
+    """A topic and a partition are held. Then a topic is moved under load while the run is killed.
 
     A hold and a release end the laps that run, however long these are. With a standby, the records
-    are transformed, too.
+    of what is held are transformed, too.
     """
     pytest.importorskip("pyarrow")
-    whole, part, other = (create_topic(source, partitions=n) for n in (2, 3, 2))
-    partitions = {whole: 2, part: 3, other: 2}
-    changed = HEADER if settings is STANDBY else {}
-    pipeline = make_pipeline(list(partitions), {**settings, **changed})
+    whole, part, leaves, other = (create_topic(source, partitions=n) for n in (2, 3, 3, 2))
+    partitions = {whole: 2, part: 3, leaves: 3, other: 2}
+    changed = [whole, part] if settings is STANDBY else []
+    rules = {"replication.transform": [{**HEADER, "topics": topic} for topic in changed]}
+    pipeline = make_pipeline(list(partitions), {**settings, **(rules if changed else {})})
     file = pipeline.write()
 
     def write(seed: int) -> None:
@@ -71,10 +80,10 @@ def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
             produce(source, topic, mixture(seed, 120, count))
 
     write(1)
-    active = pipeline.start()
+    active = pipeline.start(env=other_host("first"))
     for topic in partitions:
         await_copy(pipeline, topic, active)
-    beside = pipeline.start(env=other_host("other"))
+    beside = pipeline.start(env=other_host("second"))
     if settings is SHARED:
         expect_owning([active, beside])
     else:
@@ -92,18 +101,83 @@ def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
         eventually(lambda: size(target, part)[number] > beside_it[number], "the others go on")  # noqa: B023
     assert stands_at == held_ends(target, whole, part)
 
-    active.signal(signal.SIGKILL)
-    active.close()
+    with Traffic(source, {leaves: 3, other: 2}, seed=1, pause=0.05):
+        await_growth(target, leaves, other, run=active)
+        active.signal(signal.SIGKILL)
+        moved = Moved(pipeline, leaves)
+        active.close()
+        await_growth(target, other, run=beside)
     write(3)
-    active = beside
-    await_copy(pipeline, other, active)
+    await_copy(pipeline, other, beside)
+    assert beside.running
+    beside.expect("note", lambda event: "moved by drill" in event["text"])
+    moved.expect_nothing_follows()
     assert stands_at == held_ends(target, whole, part)
 
+    runs = [beside]
+    if settings is SHARED:  # a run that starts now knows it, too
+        runs.append(pipeline.start())
+        expect_owning(runs)
+        moved.expect_nothing_follows()
+    moved.release()
     release(pipeline, whole, f"{part}:1")
     for topic in partitions:
-        await_copy(pipeline, topic, active)
-    assert active.stop() == 0
+        await_copy(pipeline, topic, beside)
+    for run in runs:
+        assert run.stop() == 0
     prove_all(pipeline, partitions, changed)
+
+
+class Moved:
+    """A topic that is moved when this is made, whatever runs do then."""
+
+    def __init__(self, pipeline: Pipeline, topic: str) -> None:
+        self._source, self._target, self._topic = pipeline.source, pipeline.target, topic
+        self._config = load_checked((str(pipeline.write()),)).config
+        self._cluster = target_cluster(self._config)
+        positions = move_topics(self._config, self._cluster, [moved_topic(topic)])
+        # Of the state at that moment, whatever the others are doing.
+        self._ends = end_offsets(self._target, topic)
+        self._final = {at.partition: position.offset for at, position in positions.items()}
+        assert self._final.keys() == self._ends.keys()
+        copied = copied_values(self._target, topic, self._ends)
+        assert copied_values(self._source, topic, self._final) == copied
+
+    def expect_nothing_follows(self) -> None:
+        """Not even an aborted record."""
+        assert end_offsets(self._target, self._topic) == self._ends
+
+    def release(self) -> None:
+        """Let the topic be copied again, from where it ended."""
+        released = release_topics(self._config, self._cluster, [self._topic])
+        assert {at.partition: p.offset for at, p in released.items()} == self._final
+
+
+def moved_topic(topic: str) -> MovedTopic:
+    return MovedTopic(topic, topic, "20261121-101500-3f2a", 1_795_252_312_786, "ann@bastion")
+
+
+def copied_values(node: KafkaNode, topic: str, before: Mapping[int, int]) -> dict[int, list[Any]]:
+    """Return the records of each partition before some offsets, in order."""
+    values: dict[int, list[Any]] = {number: [] for number in before}
+    for got in read_all(node, topic):
+        if got.offset < before[got.partition]:
+            values[got.partition].append((got.key, got.value, got.headers))
+    return values
+
+
+def await_growth(target: KafkaNode, *topics: str, run: Run) -> None:
+    """Wait until each partition of the topics has more."""
+    before = {topic: size(target, topic) for topic in topics}
+
+    def has_grown() -> bool:
+        return all(
+            end > before[topic][number]
+            for topic in topics
+            for number, end in size(target, topic).items()
+        )
+
+    eventually(has_grown, lambda: f"{topics} grow\n{run.tail()}")
 
 
 def await_note(runs: Sequence[Run], beginning: str) -> None:
@@ -141,11 +215,11 @@ def await_still(
     return ends
 
 
-def prove_all(pipeline: Pipeline, topics: Mapping[str, int], rules: Mapping[str, Any]) -> None:
+def prove_all(pipeline: Pipeline, topics: Mapping[str, int], changed: Sequence[str]) -> None:
     def headers(sent: Got) -> Any:
         return (*sent.headers, ("copied", b"yes"))
 
-    expected = [Expected(topic, headers=headers if rules else None) for topic in topics]
+    expected = [Expected(topic, headers=headers if topic in changed else None) for topic in topics]
     proof = prove(pipeline.source, pipeline.target, pipeline.name, *expected)
     assert proof.records >= 3 * 120 * len(topics)
 
@@ -170,8 +244,7 @@ def test_until_caught_up_names_what_is_held_and_does_not_wait_for_what_is_moved(
     expect_left(0)
     config = load_checked((str(pipeline.write()),)).config
     cluster = target_cluster(config)
-    move = MovedTopic(moved, moved, "20261121-101500-3f2a", 1_795_252_312_786, "ann@bastion")
-    move_topics(config, cluster, [move])
+    move_topics(config, cluster, [moved_topic(moved)])
     assert k2ktui("hold", "-f", pipeline.write(), held, "--yes").returncode == 0
     for seed, settings in enumerate((SHARED, {}), 2):
         pipeline.settings = settings
