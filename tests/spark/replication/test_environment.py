@@ -127,7 +127,8 @@ def test_a_limit_of_open_files_is_named(pipe: Pipeline) -> None:
     assert FILES.message in start(pipe, {}, *shell("ulimit -n 256"), code=FILES.code)
 
 
-def test_workers_that_cannot_start_end_the_start(pipe: Pipeline, tmp_path: Path) -> None:
+@pytest.mark.rotate("mode", ["exclusive", "shared"])
+def test_workers_that_cannot_start_end_the_start(pipe: Pipeline, tmp_path: Path, mode: str) -> None:
     """And not laps without records, and without end."""
     python = tmp_path / "python"
     python.write_text(
@@ -135,8 +136,7 @@ def test_workers_that_cannot_start_end_the_start(pipe: Pipeline, tmp_path: Path)
     )
     python.chmod(0o755)
     pipe.settings = {"spark.config": {"spark.pyspark.python": str(python)}}
+    pipe.mode = mode
     printed = start(pipe, {}, code=WRONG_PYTHON.code)
     assert f"{WRONG_PYTHON.message}ModuleNotFoundError: No module named 'kafka'" in printed
     assert f"Set spark.pyspark.python, which is {python}" in printed
-    pipe.mode = "shared"
-    assert WRONG_PYTHON.message in start(pipe, {}, code=WRONG_PYTHON.code)

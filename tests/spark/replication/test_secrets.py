@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.runtime.node import KafkaNode
+from tests.spark.replication.test_spark_user import events_of, logging_to
 from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
@@ -46,13 +50,14 @@ def pipe(secure: SecureNode, target: KafkaNode, tmp_path: Path) -> Pipeline:
         "ssl.truststore.location": str(store),
         "ssl.truststore.password": "${file:" + str(secret_file(tmp_path)) + "}",
     }
-    settings = {
+    settings: dict[str, Any] = {
         "source.kafka.common": login,
         "spark.config": {"spark.hadoop.fs.s3a.secret.key": "${env:string:SPARK_SECRET}"},
         "coordination.commit.topic": unique_name("commit"),
         "offsetMapping.topic": unique_name("mapping"),
     }
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "events").mkdir(parents=True)
+    settings["spark.config"] |= logging_to(tmp_path / "run" / "events")
     return Pipeline(tmp_path / "run", secure.node, target, [topic], settings)
 
 
@@ -97,6 +102,20 @@ def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
     assert not any(secret in said for secret in SECRETS)
     (log,) = (tmp_path / "run" / "state" / "k2ktui" / "log").glob("*.log")
     assert " DEBUG kafka." in log.read_text() and "<redacted>" in log.read_text()
+    expect_described_jobs(list(events_of(tmp_path / "run" / "events")), pipe.name)
+
+
+def expect_described_jobs(events: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Each job says in Spark's UI what it is for: a lap, or the warm-up."""
+    assert "ScramLoginModule" not in json.dumps(events)
+    jobs = [e["Properties"] for e in events if e["Event"] == "SparkListenerJobStart"]
+    said = [job["spark.job.description"] for job in jobs]
+    own = f"k2ktui {name}"
+    pattern = re.compile(rf"{own}: slot \d+, lap \d+, \d partitions?")
+    laps = [text for text in said if pattern.fullmatch(text)]
+    assert len(laps) >= 1 and set(said) - set(laps) <= {f"{own}: warm-up"}, said
+    stages = [e for e in events if e["Event"] == "SparkListenerStageSubmitted"]
+    assert {stage["Properties"]["spark.job.description"] for stage in stages} == set(said)
 
 
 @pytest.mark.slow

@@ -80,7 +80,8 @@ def test_all_brokers_move_to_other_addresses(
         run.expect("firstrecord")
         file = pipe.write()
         for moving in (source, target):
-            moving.move()
+            with _clients_follow(moving):
+                moving.move()
 
             pipe.await_more([Out(b"after")])
             eventually(lambda: _has_no_problem(file), "heartbeats, lag and watch are well")
@@ -88,27 +89,28 @@ def test_all_brokers_move_to_other_addresses(
         pipe.prove()
 
 
-def test_clients_of_both_libraries_follow_brokers_that_move(tmp_path: Path) -> None:
-    with _with_entry(tmp_path, "") as moving:
-        side = ClusterConfig.model_validate(plain(moving.entry.address))
-        cluster, name = Cluster(side, "target"), create_topic(moving.node)
-        writer, loop = KeyedWriter(cluster, name), Loop()
-        connected = Wire(loop, wire(side, "consumer"), "target")
-        try:
-            loop.run(lambda: connected.open(TIMEOUT))
-            writer.put([(b"k", b"1")])
-            assert cluster.broker_ids("asking")
-            moving.move()
-            at = [(name, 0)]
-            for ask in (
-                lambda: require_offsets(cluster, at, OffsetSpec.latest()),
-                lambda: writer.put([(b"k", b"2")]),
-                lambda: loop.run(lambda: connected.metadata([name])),
-            ):
-                eventually(partial(_works, ask), "it follows the brokers")
-        finally:
-            connected.close()
-            loop.close()
+@contextmanager
+def _clients_follow(moving: _WithEntry) -> Iterator[None]:
+    """Clients of both libraries, connected before the block, work after it."""
+    side = ClusterConfig.model_validate(plain(moving.entry.address))
+    cluster, name = Cluster(side, "target"), create_topic(moving.node)
+    writer, loop = KeyedWriter(cluster, name), Loop()
+    connected = Wire(loop, wire(side, "consumer"), "target")
+    try:
+        loop.run(lambda: connected.open(TIMEOUT))
+        writer.put([(b"k", b"1")])
+        assert cluster.broker_ids("asking")
+        yield
+        at = [(name, 0)]
+        for ask in (
+            lambda: require_offsets(cluster, at, OffsetSpec.latest()),
+            lambda: writer.put([(b"k", b"2")]),
+            lambda: loop.run(lambda: connected.metadata([name])),
+        ):
+            eventually(partial(_works, ask), "it follows the brokers")
+    finally:
+        connected.close()
+        loop.close()
 
 
 def test_a_partition_without_a_leader_while_others_are_copied(
