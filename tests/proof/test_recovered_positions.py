@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     await_stable,
     create_topic,
@@ -20,7 +24,7 @@ from tests.support.clusters.kafka import (
     produce,
     unique_name,
 )
-from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.commands.cli import k2ktui_json
 from tests.support.drill.runs import kill_at
 from tests.support.oracle.judge import read_ledger
 from tests.support.pipelines.fixtures import MakePipeline
@@ -53,16 +57,15 @@ def await_copy(pipeline: Pipeline, topic: str, run: Run) -> None:
 
 
 def await_silence(pipeline: Pipeline) -> None:
-    """Wait until a run that is suspended counts as gone; until then a recovery is refused.
-
-    Without ``--yes`` it is not asked for where there is no terminal.
-    """
-
-    def is_silent() -> bool:
-        said = k2ktui("offsets", "recover", "-f", pipeline.write(), code=None)
-        return "is running on" not in said.stderr
-
-    eventually(is_silent, "the run is silent")
+    """Wait until a run that is suspended counts as gone; until then a recovery is refused."""
+    config = load_checked((str(pipeline.write()),)).config
+    store = StateStore(config, target_cluster(config))
+    try:
+        eventually(
+            lambda: not store.read_settled().alive(int(time.time() * 1000)), "the run is silent"
+        )
+    finally:
+        store.close()
 
 
 def recover(pipeline: Pipeline, code: int = 0) -> Any:
