@@ -44,6 +44,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 @pytest.mark.rotate("mode", ["exclusive", "shared"])
 def test_a_run_and_a_sync_application_go_on(sites: Sites, tmp_path: Path, mode: str) -> None:
     source, target = sites
+    source.trust_both()
     store = source.issue(source.old, tmp_path / "client.pem")
     secret = tmp_path / "password"
     target.set_password(FIRST)
@@ -111,4 +112,3 @@ def test_a_run_and_a_sync_application_go_on(sites: Sites, tmp_path: Path, mode: 
         assert target.refused_logins() <= before + 1
         assert run.stop() == 0, run.tail()
     assert Counter(record.value for record in read_all(target.node, topic)) == Counter(written)
-    source.trust_both()

@@ -72,9 +72,11 @@ class RenewingCluster:
         self.restart()
 
     def trust_both(self) -> None:
-        """Restart with trust in both authorities."""
-        self._trust.write_text(self.old.certificates_pem + self.new.certificates_pem)
-        self.restart()
+        """Trust both authorities, after a restart if it was only one."""
+        both = self.old.certificates_pem + self.new.certificates_pem
+        if self._trust.read_text() != both:
+            self._trust.write_text(both)
+            self.restart()
 
     def issue(self, authority: Holder, path: Path) -> Path:
         """Write a client's key with its certificate, as PEM."""
