@@ -99,7 +99,7 @@ ROUNDS = {
 
 
 # Each round takes a start of Spark.
-@pytest.mark.timeout((3 + len(ROUNDS)) * START_TIMEOUT)
+@pytest.mark.timeout((4 + len(ROUNDS)) * START_TIMEOUT)
 @pytest.mark.seeds(2)
 def test_each_loss_is_recovered_however_often_its_recovery_is_killed(
     make_pipeline: MakePipeline, source: KafkaNode, tmp_path: Path, seed: int
@@ -107,8 +107,7 @@ def test_each_loss_is_recovered_however_often_its_recovery_is_killed(
     """One after the other in one pipeline; its runs share it, or copy alone, in turn.
 
     Each run is suspended with a transaction open, and goes on after the recovery: it commits
-    nothing of before. A start that meets such a loss copies nothing
-    (``spark/ownership/test_lost_positions.py``).
+    nothing of before. A start that meets a loss copies nothing.
     """
     topic = create_topic(source, partitions=PARTITIONS)
     pipeline = make(make_pipeline, topic, {})
@@ -144,6 +143,12 @@ def test_each_loss_is_recovered_however_often_its_recovery_is_killed(
         zombie.close()
     pipeline.catch_up()
     pipeline.prove()
+
+    lose(pipeline, "deleted" if seed % 2 else "emptied", 0)
+    ends = end_offsets(pipeline.target, topic)
+    run = pipeline.catch_up(REFUSED)
+    assert "k2ktui offsets recover" in run.err.read_text(), run.tail()
+    assert end_offsets(pipeline.target, topic) == ends
 
 
 def positions(pipeline: Pipeline) -> dict[int, int]:
