@@ -15,7 +15,15 @@ import pytest
 from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers, make_node
-from tests.support.clusters.kafka import START_S, Out, create_topic, produce, read_all, unique_name
+from tests.support.clusters.kafka import (
+    START_S,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.clusters.restored import Backup, restore
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets, committed
@@ -120,9 +128,7 @@ def test_a_restored_source_goes_on_where_it_is_the_same(
         planned_rows[1]["basis"] == "unmapped" and "was not restored" in planned_rows[1]["reason"]
     )
 
-    # They stay stopped until an operator chooses; then nothing stands in the way.
-    again = pipeline.catch_up(ExitCode.FINDINGS)
-    assert set(_stopped(again)) == {1, 2}
+    # When an operator has chosen, nothing stands in the way.
     k2ktui("offsets", "set", "-f", file, f"{topic}:1:50", f"{topic}:2:50", "--yes")
     produce(node, topic, _records("late", 1, 5))
     pipeline.catch_up()
@@ -139,12 +145,13 @@ def test_a_restored_target_stops_what_lacks_records(
     for number in range(2):
         produce(source, topic, _records("before", number, 50))
     pipeline = Pipeline(tmp_path, source, node, [topic])
-    pipeline.catch_up()
-    backup = Backup(node)
-    backup.take((topic, 1))
-    for number in range(2):
-        produce(source, topic, _records("after", number, 50))
-    pipeline.catch_up()
+    with pipeline.start() as run:
+        eventually(lambda: pipeline.is_caught_up(topic), "all is copied")
+        backup = Backup(node)
+        backup.take((topic, 1))
+        for number in range(2):
+            produce(source, topic, _records("after", number, 50))
+        pipeline.end(run)
 
     restored = restore(node, backup.bring_back)
     for number in range(2):
@@ -157,59 +164,59 @@ def test_a_restored_target_stops_what_lacks_records(
     stopped = _stopped(run)
     assert set(stopped) == {1} and "were not restored" in stopped[1]["message"]
 
-    # A second restore of the same backup: the ids form a chain.
+    # A second restore of the same backup: the ids form a chain. What has stopped stays so.
     again = restore(node)
-    _start(pipeline, again, ExitCode.FINDINGS)
+    assert set(_stopped(_start(pipeline, again, ExitCode.FINDINGS))) == {1}
     k2ktui("offsets", "set", "-f", pipeline.write(), f"{topic}:1:50", "--yes")
     pipeline.catch_up()
     assert _values(node, topic, 1) == [*expected, *(f"new-{n}".encode() for n in range(10))]
 
 
-@pytest.mark.rotate("mode", ["provenance", "cluster"])
-@pytest.mark.parametrize("side", ["source", "target"])
+# For one of the directions it is the source, for the other one the target.
+@pytest.mark.rotate("mode,side", [("provenance", "source"), ("cluster", "target")])
 def test_nothing_comes_back_after_a_restore(
     node: KafkaNode, target: KafkaNode, tmp_path: Path, mode: str, side: str
 ) -> None:
-    """What one direction copied before the restore is read by the other one after it."""
-    topic = unique_name("both")
-    settings = {"bidirectional.mode": mode}
+    """What one direction copied before the restore is read by the other one after it.
+
+    An opposite pipeline that is new knows the restore from the other one.
+    """
     ends = (node, target) if side == "source" else (target, node)
-    for end in ends:
-        create_topic(end, topic, PARTITIONS)
-    both = BothWays(tmp_path, *ends, [topic], settings)
-    write_numbered(both.a, topic, "a", range(40))
-    both.there.catch_up()
-    write_numbered(both.b, topic, "b", range(40))
+    both = _both_ways(tmp_path / "both", *ends, {"bidirectional.mode": mode})
+    write_numbered(both.b, both.topics[0], "b", range(40))
     both.back.catch_up()  # and there has not seen what it wrote
-    write_numbered(both.a, topic, "a", range(40, 50))
-    write_numbered(both.b, topic, "b", range(40, 50))
+    new = _both_ways(tmp_path / "new", *ends, {})
+    _write_both(40, both, new)
 
     restored = restore(node)
-    _start(both.there, restored)
-    both.back.catch_up(ExitCode.REFUSED)
-    _start(both.back, restored)
-    write_numbered(both.a, topic, "a", range(50, 60))
-    write_numbered(both.b, topic, "b", range(50, 60))
-    both.catch_up()
-    both.prove_content([topic])
-    both.close()
+    for pipeline in (both.there, both.back, new.there):
+        _start(pipeline, restored)
+    _write_both(50, both, new)
+    for made in (both, new):
+        made.catch_up()
+        made.prove_content(made.topics)
+        made.close()
 
 
-def test_an_opposite_pipeline_that_is_new_knows_the_restore_from_the_other_one(
-    node: KafkaNode, target: KafkaNode, tmp_path: Path
-) -> None:
+def _write_both(first: int, *pairs: BothWays) -> None:
+    """Write ten records to both clusters of each, from a number on."""
+    for both in pairs:
+        for end, origin in ((both.a, "a"), (both.b, "b")):
+            write_numbered(end, both.topics[0], origin, range(first, first + 10))
+
+
+def _both_ways(
+    directory: Path, a: KafkaNode, b: KafkaNode, settings: dict[str, object]
+) -> BothWays:
+    """Make pipelines of a topic, of which one has copied what is there."""
     topic = unique_name("both")
-    for cluster in (node, target):
-        create_topic(cluster, topic, PARTITIONS)
-    both = BothWays(tmp_path, node, target, [topic])
-    write_numbered(both.a, topic, "a", range(40))
+    for end in (a, b):
+        create_topic(end, topic, PARTITIONS)
+    directory.mkdir()
+    both = BothWays(directory, a, b, [topic], settings)
+    write_numbered(a, topic, "a", range(40))
     both.there.catch_up()
-    restored = restore(node)
-    _start(both.there, restored)
-    write_numbered(both.b, topic, "b", range(10))
-    both.catch_up()
-    both.prove_content([topic])
-    both.close()
+    return both
 
 
 @pytest.mark.rotate("mode", ["exclusive", "standby", "shared"])
@@ -232,7 +239,6 @@ def test_a_source_that_was_filled_again_of_a_version_without_topic_ids(
     recorded = source.cluster_id
 
     pipeline.source = filled
-    pipeline.catch_up(ExitCode.REFUSED)
     produce(filled, topic, _records("more", 0, 7))
     _start(pipeline, filled.cluster_id)
     prove(filled, target, pipeline.name, topic)
@@ -267,8 +273,8 @@ def test_a_job_is_started_the_same_way(node: KafkaNode, target: KafkaNode, tmp_p
     k2ktui(*start, "--sync", "--accept-cluster", restored, code=ExitCode.USAGE, env=env)
     try:
         k2ktui(*start, "--accept-cluster", restored, "--yes", "--wait", "120", env=env)
+        eventually(lambda: pipeline.is_caught_up(topic), "all is copied")
     finally:
         k2ktui("jobs", "stop", "-f", file, "--timeout", "60", code=None, env=env)
     assert _accept_entry(pipeline)["counts"] == {"accept": 1}
-    pipeline.catch_up()
     prove(node, target, pipeline.name, topic)
