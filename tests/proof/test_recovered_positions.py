@@ -57,15 +57,20 @@ def await_copy(pipeline: Pipeline, topic: str, run: Run) -> None:
 
 
 def await_silence(pipeline: Pipeline) -> None:
-    """Wait until a run that is suspended counts as gone; until then a recovery is refused."""
+    """Wait until a run that is suspended counts as gone; until then a recovery is refused.
+
+    Each look is as new as that of a command: who has looked for longer knows it sooner.
+    """
     config = load_checked((str(pipeline.write()),)).config
-    store = StateStore(config, target_cluster(config))
-    try:
-        eventually(
-            lambda: not store.read_settled().alive(int(time.time() * 1000)), "the run is silent"
-        )
-    finally:
-        store.close()
+
+    def is_silent() -> bool:
+        store = StateStore(config, target_cluster(config))
+        try:
+            return not store.read_settled().alive(int(time.time() * 1000))
+        finally:
+            store.close()
+
+    eventually(is_silent, "the run is silent")
 
 
 def recover(pipeline: Pipeline, code: int = 0) -> Any:
