@@ -136,7 +136,9 @@ def stopped_while_away(pipeline: Pipeline, run: Run, side: str) -> Run:
         run.expect("note", lambda event: side in event["text"], since=reported)
         assert run.stop() == 0
         run.await_gone()
-    return pipeline.start()
+    run = pipeline.start()
+    run.expect("started")
+    return run
 
 
 @contextlib.contextmanager

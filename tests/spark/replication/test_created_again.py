@@ -93,7 +93,7 @@ def test_a_target_topic_without_an_id_is_created_again(
     run = pipeline.catch_up(_FINDINGS)
     stopped = run.expect("stopped")["fault"]
     assert stopped["kind"] == "target-gone" and "offsets clear" in stopped["hint"]
-    assert "it ends at offset 0, and this pipeline had written up to offset 100" in str(stopped)
+    assert "this pipeline had written up to offset 100" in str(stopped)
     assert read_all(old, topic) == []
     ((_, _, first, end),) = _landed(pipeline, other)
     assert first == 0 and end >= 101, "a marker lies between"
