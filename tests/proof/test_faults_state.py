@@ -199,7 +199,11 @@ def test_topics_that_may_not_be_written(
         expect_stopped(run, plain, transformed, kind="unauthorized")
         eventually(lambda: pipeline.is_caught_up(other), "the other is copied")
         prove(source, secure.node, pipeline.name, other, mapping_topic=mappings)
+        since = run.reported
         denied.close()
+        # The copy is visible before its lap ends and says so: below, it would be taken for later.
+        for topic in (plain, transformed):
+            run.expect("resumed", is_of(topic), since=since)
         eventually(lambda: pipeline.is_caught_up(*topics), "all are copied")
         since = run.reported
         with secure.denied(copier, AclOperation.WRITE, mappings):
@@ -207,6 +211,7 @@ def test_topics_that_may_not_be_written(
                 produce(source, topic, [b"2"] * 20)
             for fault in expect_stopped(run, *topics, kind="unauthorized", since=since):
                 assert f"Grant it Describe and Write on topic {mappings}" in fault["hint"]
+            since = run.reported
         for topic in topics:
             run.expect("resumed", is_of(topic), since=since)
         assert run.stop() == 0
