@@ -18,6 +18,7 @@ from tests.support.clusters.brokers import make_node
 from tests.support.clusters.kafka import START_S, create_topic, eventually
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.kills import (
+    NO_TIMEOUT,
     kill_driver_at,
     kill_workers,
     spark_has_ended,
@@ -32,8 +33,6 @@ from tests.support.records.verifiable import VerifiableProducer, consume
 DRIVER_STEPS = {True: ("fenced", "begun"), False: ("recorded",)}
 # A driver for each slot, as is the default, or one for all of them.
 MODES = ("shared", "exclusive")
-# Longer than anyone waits here: what is open is aborted by bumps only.
-NO_TIMEOUT = {"target.kafka.producer": {"transaction.timeout.ms": 600_000}}
 
 pytestmark = pytest.mark.proof
 

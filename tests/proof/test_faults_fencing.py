@@ -8,7 +8,13 @@ import psutil
 import pytest
 
 from tests.support.clusters.kafka import eventually
-from tests.support.pipelines.kills import SUPERSEDED, TIMEOUT_S, suspend_tasks, take_over
+from tests.support.pipelines.kills import (
+    NO_TIMEOUT,
+    SUPERSEDED,
+    TIMEOUT_S,
+    suspend_tasks,
+    take_over,
+)
 from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline
 from tests.support.records.traffic import Traffic
 
@@ -51,7 +57,8 @@ def test_others_take_over(pipeline: Pipeline, topics: dict[str, int], seed: int)
     So does the one that took over from it, from two that start at once. Each slot of the machine
     stands still at another step.
     """
-    pipeline.settings = {"spark.master": f"local[{len(STEPS)}]", "spark.slots": len(STEPS)}
+    slots = {"spark.master": f"local[{len(STEPS)}]", "spark.slots": len(STEPS)}
+    pipeline.settings = slots | NO_TIMEOUT
     with Traffic(pipeline.source, topics, seed):
         run = pipeline.start()
         run.expect("firstrecord")
@@ -59,6 +66,7 @@ def test_others_take_over(pipeline: Pipeline, topics: dict[str, int], seed: int)
             pipeline.arm(step, signal.SIGSTOP)
         for step in STEPS:
             pipeline.await_hit(step)
+        eventually(lambda: len(run.suspended()) == len(STEPS), "each slot stands still")
         run = take_over(pipeline, run)
 
         # However they interleave, at most one is left.

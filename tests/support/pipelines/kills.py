@@ -17,6 +17,8 @@ from tests.support.records.traffic import Traffic
 WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
 SUPERSEDED = 5
 TIMEOUT_S = 3
+# Longer than anyone waits in a test: what is open is aborted by bumps only.
+NO_TIMEOUT = {"target.kafka.producer": {"transaction.timeout.ms": 600_000}}
 
 
 def copy_despite_kills(pipeline: Pipeline, topics: dict[str, int], seed: int) -> int:
