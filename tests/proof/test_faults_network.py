@@ -124,13 +124,18 @@ def test_a_cluster_is_away_for_longer_than_anyone_waits(
             pipeline.await_copying()
             run.expect("note", lambda event: "recovered after" in event["text"], since=reported)
             await_calm(run)
-    run = stopped_while_away(pipeline, run, "source")
-    pipeline.end(stopped_while_away(pipeline, run, "target"))
+    for side in SIDES:
+        run = stopped_while_away(pipeline, topics, run, side)
+    pipeline.end(run)
     pipeline.prove()
 
 
-def stopped_while_away(pipeline: Pipeline, run: Run, side: str) -> Run:
-    """Stop a run while a cluster is away, and start another one when it is back."""
+def stopped_while_away(pipeline: Pipeline, topics: dict[str, int], run: Run, side: str) -> Run:
+    """Stop a run that copies while a cluster is away, and start another one when it is back."""
+    with Traffic(pipeline.source, topics, 4):
+        run.expect("firstrecord")
+        pipeline.await_copying()
+        await_calm(run)  # so that what it notes is of the outage
     reported = run.reported
     with away(getattr(pipeline, side)):
         run.expect("note", lambda event: side in event["text"], since=reported)
