@@ -84,11 +84,7 @@ def test_every_codec_onto_every_kind_of_target(
     """
     names = ("plain", "headers", "transform")
     plain, headers, transform = (pairs(source, target, name) for name in names)
-    larges, other = [unique_name(f"large-{name}-of") for name in names], unique_name("other")
-    for topic in (*larges, other):
-        create_topic(source, topic)
-        config = {"compression.type": "uncompressed", "max.message.bytes": "50000"}
-        create_topic(target, topic, config=config)
+    *larges, other = small_targets(source, target, *(f"large-{name}-of" for name in names), "other")
     topics = [*plain, *headers, *transform, *two_megabytes(source, target), *larges, other]
     rules = {"replication.headers": HEADERS, "replication.transform": TRANSFORM}
     pipeline = make_pipeline(topics, rules)
@@ -99,6 +95,16 @@ def test_every_codec_onto_every_kind_of_target(
     copy_too_large(pipeline, run, larges, other)
     pipeline.end(run)
     prove(source, target, pipeline.name, *map(with_headers, topics))
+
+
+def small_targets(source: KafkaNode, target: KafkaNode, *names: str) -> list[str]:
+    """Topics whose targets take 50 kB, as they are uncompressed."""
+    topics = [unique_name(name) for name in names]
+    for topic in topics:
+        create_topic(source, topic)
+        config = {"compression.type": "uncompressed", "max.message.bytes": "50000"}
+        create_topic(target, topic, config=config)
+    return topics
 
 
 def kill_while_halving(pipeline: Pipeline, topics: list[str]) -> None:
@@ -151,6 +157,18 @@ def test_every_codec_by_key_at_least_once(
     settings = {"replication.sink.partition": "producer", "features.exactlyOnce": "disabled"}
     pipeline = make_pipeline(topics, settings)
     expect_no_repeats(pipeline.catch_up())
+    prove(source, target, pipeline.name, *topics)
+
+
+def test_by_key_a_record_that_is_too_large_alone_stops_its_partition(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Until the limit is raised, as above; another topic is copied."""
+    large, other = topics = small_targets(source, target, "large-by-key", "other")
+    pipeline = make_pipeline(topics, {"replication.sink.partition": "producer"})
+    run = pipeline.start()
+    copy_too_large(pipeline, run, [large], other)
+    pipeline.end(run)
     prove(source, target, pipeline.name, *topics)
 
 
