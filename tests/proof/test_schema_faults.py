@@ -1,4 +1,4 @@
-"""Proofs of exactly once with schema mapping, alone and with a transform on the same topics."""
+"""Proofs of exactly once with schema mapping and dead letters, and with a transform of topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.support.pipelines.pipeline import Pipeline
 from tests.support.pipelines.schema_pipeline import MappingPipeline
 
 pytestmark = pytest.mark.proof
-pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 
 @pytest.fixture
@@ -24,20 +23,20 @@ def mapping(
     registries: Registries,
     tmp_path: Path,
     topics: dict[str, int],
+    unknown: str,
 ) -> Iterator[Pipeline]:
-    """A pipeline that replaces schema ids; unknown ones pass. Two topics have a transform, too.
+    """A pipeline that replaces schema ids; unknown ones are dead letters, or pass.
 
-    Dead letters are in the proofs of transforms: all that is written is in one transaction.
+    With dead letters, a transaction has more topics. Where they pass, two topics have a transform,
+    too, and the one between has none.
     """
     names = list(topics)
+    filtered: tuple[str, ...] = ()
+    if unknown == "passthrough":
+        pytest.importorskip("pyarrow")  # of the extra ``transform``
+        filtered = (names[0], names[-1])
     pipeline = MappingPipeline(
-        tmp_path,
-        source,
-        target,
-        registries,
-        names,
-        on_unknown="passthrough",
-        filtered=(names[0], names[-1]),
+        tmp_path, source, target, registries, names, on_unknown=unknown, filtered=filtered
     )
     yield pipeline
     pipeline.close()
@@ -45,6 +44,7 @@ def mapping(
 
 # What is left of a driver or a run, or of a task that was suspended, has no schema: those are in
 # the proofs of copies and of transforms.
+@pytest.mark.rotate("unknown", ["passthrough", "deadLetter"])
 @pytest.mark.seeds(2)
 def test_workers_killed_at_every_step_with_schema_mapping(
     mapping: Pipeline, topics: dict[str, int], seed: int
