@@ -149,17 +149,23 @@ def test_topics_are_deleted_created_again_cut_or_refuse_a_record(
         archived[expiring] += read_all(source, expiring)
         delete_before(source, expiring, end_offsets(source, expiring)[0] - dice.randrange(150))
     assert run.stop() == 0
+    assert stopped_topics(run).isdisjoint(cut), "they go on"
     end = end_offsets(source, expiring)[0]
     produce(source, expiring, mixture(30, 20, 1))
     archived[expiring] += read_all(source, expiring)
     delete_before(source, expiring, end + 5)
-    pipeline.catch_up(FINDINGS)
+    run = pipeline.catch_up(FINDINGS)
+    assert stopped_topics(run).isdisjoint(cut), "they go on"
     expected = [Expected(topic, archived=records) for topic, records in archived.items()]
     proof = prove(source, target, pipeline.name, *expected, large, split, other)
     for topic in (first, second):
         assert proof.position(topic)["gaps"] == [[200, 251, "truncated"]]
         assert len(read_all(target, topic)) == 279
     assert start_offsets(source, expiring)[0] > 4000
+
+
+def stopped_topics(run: Run) -> set[str]:
+    return {event["fault"]["source"]["topic"] for event in run.events("stopped")}
 
 
 def create_again(node: KafkaNode, topic: str) -> None:
