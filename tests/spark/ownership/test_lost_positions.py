@@ -96,6 +96,7 @@ def test_a_commit_topic_cut_at_its_start_stops_some_partitions(
     produce(source, quiet, [b"once more"])
     run = pipeline.catch_up(code=1)
     (stopped,) = run.events("stopped")
+    assert stopped["fault"]["kind"] == "position-lost"
     assert f"{quiet}-0 was copied before" in stopped["fault"]["message"]
     assert "offsets recover" in stopped["fault"]["hint"]
     assert _copies(pipeline) == [_RECORDS, _RECORDS + 2]

@@ -18,6 +18,7 @@ from tests.support.clusters.brokers import Brokers, make_node
 from tests.support.clusters.kafka import (
     START_S,
     Out,
+    await_stable,
     create_topic,
     eventually,
     produce,
@@ -147,6 +148,8 @@ def test_a_restored_target_stops_what_lacks_records(
     pipeline = Pipeline(tmp_path, source, node, [topic])
     with pipeline.start() as run:
         eventually(lambda: pipeline.is_caught_up(topic), "all is copied")
+        # The marker of the last transaction is in the backup, too.
+        await_stable(node, topic)
         backup = Backup(node)
         backup.take((topic, 1))
         for number in range(2):

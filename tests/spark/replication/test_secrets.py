@@ -102,7 +102,9 @@ def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
     assert not any(secret in said for secret in SECRETS)
     (log,) = (tmp_path / "run" / "state" / "k2ktui" / "log").glob("*.log")
     assert " DEBUG kafka." in log.read_text() and "<redacted>" in log.read_text()
-    expect_described_jobs(list(events_of(tmp_path / "run" / "events")), pipe.name)
+    events = list(events_of(tmp_path / "run" / "events"))
+    expect_described_jobs(events, pipe.name)
+    assert not any(secret in json.dumps(events) for secret in SECRETS)
 
 
 def expect_described_jobs(events: Sequence[Mapping[str, Any]], name: str) -> None:
