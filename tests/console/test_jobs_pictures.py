@@ -20,7 +20,7 @@ from k2ktui.jobs.usage import Usage
 from k2ktui.replication.reports.event_text import report_event
 from k2ktui.replication.reports.events import Progress
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.console.driver import ConsoleDriver
+from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
 from tests.support.console.views import NOON, usual
 
@@ -125,6 +125,27 @@ def test_screens_look_as_they_did(screen: str, monkeypatch: pytest.MonkeyPatch) 
         files=("orders.yaml",),
         flow=FLOW,
     )
+
+
+def test_after_a_change_of_size_the_log_has_its_lines_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only with what is read next: the table gets its lines first, and then the log."""
+    made = usual()
+    made.runners, jobs = BEATS, [job()]
+    monkeypatch.setattr(KnownRuns, "read", lambda _: Reading(jobs, NOON, None))
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("5")
+        await lived(console, jobs)
+        for size in SIZES[1:]:
+            await console.pilot.resize_terminal(*size)
+            await console.pilot.pause()
+            at_once = console.text
+            await console.show()
+            assert console.text == at_once, size
+
+    drive(flow, made, size=SIZES[0], files=("orders.yaml",), flow=FLOW)
 
 
 async def lived(console: ConsoleDriver, jobs: Sequence[Job]) -> None:

@@ -179,6 +179,13 @@ class JobsScreen(ListScreen):
             return
         show_run(self, row, self.runs.samples(row))
         self._draw_log(row)
+        # The log has the lines that the panel had before these were shared.
+        self.call_after_refresh(self._draw_log_again)
+
+    def _draw_log_again(self) -> None:
+        row = self._row()
+        if row is not None and self.query("#job-log"):
+            self._draw_log(row)
 
     def _share_lines(self) -> None:
         """Give the table as many lines as it has rows, up to half of them."""
