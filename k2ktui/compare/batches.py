@@ -11,9 +11,11 @@ from k2ktui.engine.compare.log_items import I64, BatchRows, LogBatch, Unreadable
 from k2ktui.engine.compare.outcomes import Outcome
 from k2ktui.engine.compare.walk import PairVerdict
 from k2ktui.log.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
+from k2ktui.log.core import core
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at, timestamp_type
-from k2ktui.log.records import ComparedRecords, Records, decode_records, locate_run, with_tails
+from k2ktui.log.records import Records, Tails, decode_records, locate_run, with_tails
 from k2ktui.log.varints import read_varint
+from k2ktui.native.binding import Located
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 
 _OFFSET = struct.Struct(">q")
@@ -30,15 +32,25 @@ _DECODED_BYTES = 4 << 20
 class FetchedRows:
     """The records of a fetched batch."""
 
-    __slots__ = ("_compared", "kind", "records")
+    __slots__ = ("_located", "kind", "records")
 
     def __init__(self, records: Records, kind: TimestampType) -> None:
         self.records, self.kind = records, kind
-        self._compared = ComparedRecords(records)
+        self._located: Located | None = None
+        if isinstance(tails := records.tails, Tails) and core() is not None:
+            self._located = Located(tails.body, records.timestamps, tails.starts, tails.ends)
 
     def are_same(self, row: int, other: FetchedRows, other_row: int, count: int) -> bool:
         """Whether ``count`` records from these on have the same timestamps and tails."""
-        return self._compared.are_same(row, other._compared, other_row, count)
+        in_c = core()
+        if in_c is not None and self._located is not None and other._located is not None:
+            return in_c.count_same(self._located, row, other._located, other_row, count) == count
+        one, two = self.records, other.records
+        some, others = slice(row, row + count), slice(other_row, other_row + count)
+        return bool(
+            one.tails[some] == two.tails[others]
+            and (one.timestamps[some] == two.timestamps[others]).all()
+        )
 
     @property
     def offsets(self) -> I64:

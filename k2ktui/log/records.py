@@ -22,7 +22,7 @@ from k2ktui.log.decompress import limit_of
 from k2ktui.log.legacy import messages
 from k2ktui.log.plain import PlainRecord, read_payload, read_records
 from k2ktui.log.varints import encode_varint
-from k2ktui.native.binding import CoreError, Located, Piece
+from k2ktui.native.binding import CoreError, Piece
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
@@ -102,34 +102,6 @@ class Records:
         if isinstance(self.tails, Tails):
             return self.tails.ends - self.tails.starts
         return np.fromiter(map(len, self.tails), dtype=np.int64, count=len(self.tails))
-
-
-class ComparedRecords:
-    """Records that are compared with others, many at a time: in C, where their tails are located.
-
-    Args:
-        records: the records.
-    """
-
-    __slots__ = ("_located", "_records")
-
-    def __init__(self, records: Records) -> None:
-        self._records, tails = records, records.tails
-        self._located: Located | None = None
-        if isinstance(tails, Tails) and core() is not None:
-            self._located = Located(tails.body, records.timestamps, tails.starts, tails.ends)
-
-    def are_same(self, row: int, other: ComparedRecords, other_row: int, count: int) -> bool:
-        """Whether ``count`` records from these on have the same timestamps and tails."""
-        in_c = core()
-        if in_c is not None and self._located is not None and other._located is not None:
-            return in_c.count_same(self._located, row, other._located, other_row, count) == count
-        one, two = self._records, other._records
-        some, others = slice(row, row + count), slice(other_row, other_row + count)
-        return bool(
-            list(one.tails[some]) == list(two.tails[others])
-            and (one.timestamps[some] == two.timestamps[others]).all()
-        )
 
 
 def concatenate(parts: Sequence[Records]) -> Records:

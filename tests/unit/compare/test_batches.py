@@ -69,7 +69,8 @@ def test_records_are_the_same_up_to_the_first_that_is_not(
     native: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if native == "off":
-        monkeypatch.setattr("k2ktui.log.records.core", lambda: None)
+        for module in ("log.records", "compare.batches"):
+            monkeypatch.setattr(f"k2ktui.{module}.core", lambda: None)
     small, (_,) = in_runs([batch_at(0, 5), batch_at(5, 5)])
     merged = FetchedBatch(batch_at(0, 10)).rows()
     later = small[1].rows()
