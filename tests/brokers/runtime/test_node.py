@@ -56,7 +56,7 @@ def test_transactions(source: KafkaNode) -> None:
     produce_transaction(source, topic, [b"gone"], commit=False)
     left_open = open_transaction(source, topic, [b"open"])
 
-    assert [r.value for r in read_all(source, topic)] == [b"a", b"b"]
+    assert [r.value for r in read_all(source, topic, stays_open=True)] == [b"a", b"b"]
     assert len(read_all(source, topic, "read_uncommitted")) == 4
     assert end_offsets(source, topic) == {0: 6}
     assert end_offsets(source, topic, "read_committed") == {0: 5}

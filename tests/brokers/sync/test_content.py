@@ -74,10 +74,17 @@ def expected(records: list[KafkaRecord], start: int, high: int, offset: int) -> 
     return records[at] if at < len(records) else None
 
 
-def prove_topic(node: KafkaNode, contents: ContentReader, topic: str, most: int = 400) -> None:
+def prove_topic(
+    node: KafkaNode,
+    contents: ContentReader,
+    topic: str,
+    most: int = 400,
+    *,
+    stays_open: bool = False,
+) -> None:
     """Every answer about a topic is what reading it with confluent-kafka says."""
     dice = random.Random(topic)
-    seen = read_all(node, topic)
+    seen = read_all(node, topic, stays_open=stays_open)
     starts, highs = start_offsets(node, topic), end_offsets(node, topic)
     stables = end_offsets(node, topic, "read_committed")
     for number, high in highs.items():
@@ -153,7 +160,7 @@ def test_an_open_transaction_hides_what_is_behind_it(
     produce(source, topic, [b"a", b"b"])
     producer = open_transaction(source, topic, [b"c", b"d"])
     produce(source, topic, [b"e"])
-    prove_topic(source, contents, topic)
+    prove_topic(source, contents, topic, stays_open=True)
     piece = contents.stretches([((topic, 0, 0), 9)], PATIENCE)[0]
     assert [piece.absence(offset) for offset in (2, 4, 5)] == [
         AbsenceReason.UNSTABLE,

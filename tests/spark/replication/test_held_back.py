@@ -20,6 +20,7 @@ from k2ktui.replication.topics.held_back import HeldBackReader, HeldBackWatch
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
+    await_stable,
     create_topic,
     end_offsets,
     eventually,
@@ -179,5 +180,6 @@ def test_until_caught_up_does_not_end_well(
     assert f"{topic}-0 is not caught up: 5 records held back by" in run.stdout
     assert "transaction of producer id " in run.stdout
     assert "\ncaught up: " not in run.stdout
-    assert end_offsets(target, topic, "read_committed")[0] >= 3
+    await_stable(target, topic)
+    assert end_offsets(target, topic)[0] >= 3
     producer.abort_transaction(TIMEOUT)

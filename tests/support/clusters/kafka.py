@@ -416,13 +416,19 @@ def read_all(
     isolation: str = "read_committed",
     *,
     timeout: float = TIMEOUT,
+    stays_open: bool = False,
 ) -> list[Got]:
     """Read every partition from its start to the end that it has now.
 
+    Args:
+        stays_open: A transaction is open, and stays so: committed records are read to the last
+            stable offset. Else those are waited for whose markers are not written yet.
+
     Returns:
-        Records ordered by partition, then offset. With ``read_committed`` the end is the last
-        stable offset, so an open transaction does not make this wait.
+        Records ordered by partition, then offset.
     """
+    if isolation == "read_committed" and not stays_open:
+        await_stable(node, topic, timeout)
     starts, ends = _bounds(node, topic, isolation)
     ends = {number: end for number, end in ends.items() if end > starts[number]}
     if not ends:
@@ -465,6 +471,7 @@ def read_unread(
     node: ServingCluster, group: str, topic: str, partitions: Iterable[int]
 ) -> list[Got]:
     """Read partitions as a member of a group would: from its committed offsets to the end now."""
+    await_stable(node, topic)
     ends = end_offsets(node, topic, "read_committed")
     consumer = group_consumer(node, group, "error")
     try:

@@ -372,7 +372,8 @@ class _Case:
 
 def _sent(source: KafkaNode, expected: Expected) -> dict[tuple[int, int], Got]:
     records = {(got.partition, got.offset): got for got in expected.archived}
-    records.update({(got.partition, got.offset): got for got in read_all(source, expected.topic)})
+    stable = read_all(source, expected.topic, stays_open=True)
+    records.update({(got.partition, got.offset): got for got in stable})
     return dict(sorted(records.items()))
 
 
