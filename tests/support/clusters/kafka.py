@@ -14,6 +14,7 @@ from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -40,6 +41,10 @@ START_S = 180.0
 _OPEN_MS = 600_000
 # Seconds between two looks at what is waited for, at least and at most.
 _LOOK_S, _REST_S = 0.05, 0.5
+# The library takes time in proportion to the square of their number.
+_OFFSETS_AT_ONCE = 500
+# Of several brokers, one that leads a new topic may not know that yet, or may be gone.
+_NEW = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT)
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -143,7 +148,11 @@ def create_topic(
 
 
 def await_leaders(node: ServingCluster, name: str, partitions: int) -> None:
-    """Wait until a topic has leaders, as far as the broker knows that ``node``'s client asks."""
+    """Wait until a topic has leaders, as far as the broker knows that ``node``'s client asks.
+
+    A broker tells who leads before it has made the logs: until then, who asks the leader for a
+    record or an offset, or sends one, is refused.
+    """
     with_admin = admin(node)
 
     def ready() -> bool:
@@ -151,6 +160,11 @@ def await_leaders(node: ServingCluster, name: str, partitions: int) -> None:
         return len(described) == partitions and all(p.leader >= 0 for p in described.values())
 
     eventually(ready, f"topic {name} has leaders")
+    for first in range(0, partitions, _OFFSETS_AT_ONCE):
+        numbers = range(first, min(partitions, first + _OFFSETS_AT_ONCE))
+        asked = {TopicPartition(name, number): OffsetSpec.latest() for number in numbers}
+        serve = partial(_listed, with_admin, asked, passing=_NEW)
+        eventually(serve, f"the leaders of topic {name} serve it")
 
 
 def eventually(
@@ -373,8 +387,6 @@ def alter_topic(node: ServingCluster, topic: str, **settings: str) -> None:
 def _bounds(
     node: ServingCluster, topic: str, isolation: str
 ) -> tuple[dict[int, int], dict[int, int]]:
-    from confluent_kafka import IsolationLevel
-
     level = {
         "read_committed": IsolationLevel.READ_COMMITTED,
         "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
@@ -395,13 +407,22 @@ def _bounds(
     return bounds[0], bounds[1]
 
 
-def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -> dict[int, int]:
-    """The offsets; nothing while a broker that just started does not lead its partitions yet."""
+def _listed(
+    client: AdminClient,
+    asked: dict[TopicPartition, Any],
+    level: Any = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    passing: Sequence[int] = (),
+) -> dict[int, int]:
+    """The offsets; nothing while a broker that just started does not lead its partitions yet.
+
+    Nor after an error with one of the codes ``passing``.
+    """
     futures = client.list_offsets(asked, isolation_level=level)
     try:
         offsets = {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
     except KafkaException as error:
-        if error.args[0].code() not in (*LEADER_MOVED, KafkaError._NOENT):
+        if error.args[0].code() not in (*LEADER_MOVED, *passing, KafkaError._NOENT):
             raise
         offsets = {}
     if offsets and min(offsets.values()) >= 0:  # negative, without an error, if a leader is gone
