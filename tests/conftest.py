@@ -73,6 +73,10 @@ _TEST_PROPERTIES = {
     "metadata.max.idle.interval.ms": "5000",  # a record each half second, in many idle clusters
 }
 
+# A machine that stands still for seconds fences no broker: whoever asks in the moment after would
+# find no broker, and no leader.
+_PATIENT = {"broker.session.timeout.ms": "30000"}
+
 
 def pytest_configure() -> None:
     """Undo what a shell or nohup ignores for what they start, or our children would, too.
@@ -136,6 +140,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _patience(session: pytest.Session) -> dict[str, str]:
+    """Return :data:`_PATIENT` for a session without long tests.
+
+    A broker that was killed waits as long before it serves again; only long tests kill one.
+    """
+    return {} if any(map(is_long, session.items)) else _PATIENT
+
+
 def started(node: KafkaNode) -> KafkaNode:
     """Start a cluster; on a machine that is busy with other things too."""
     return node.start(START_S)
@@ -167,11 +179,12 @@ def class_archives(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def clusters(
-    class_archives: None, tmp_path_factory: pytest.TempPathFactory
+    class_archives: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KafkaNode, KafkaNode]]:
     """The source and the target, started at the same time."""
     data = tmp_path_factory.mktemp("clusters")
-    nodes = tuple(KafkaNode(name, data / name, _TEST_PROPERTIES) for name in ("source", "target"))
+    properties = {**_TEST_PROPERTIES, **_patience(request.session)}
+    nodes = tuple(KafkaNode(name, data / name, properties) for name in ("source", "target"))
     try:
         with ThreadPoolExecutor(len(nodes)) as pool:
             list(pool.map(started, nodes))
@@ -182,10 +195,13 @@ def clusters(
 
 
 @pytest.fixture(scope="session")
-def secure(class_archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+def secure(
+    class_archives: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureNode]:
     """A cluster with TLS, SASL and an authorizer; users have no rights but those a test grants."""
     passwords = {user: f"{user}-3cr3t" for user in SECURE_USERS}
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), passwords)
+    directory = tmp_path_factory.mktemp("secure")
+    started = start_secure_node(directory, passwords, _patience(request.session))
     yield started
     started.node.close()
 

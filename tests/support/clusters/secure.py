@@ -141,12 +141,15 @@ class SecureNode:
         return set(with_admin.describe_acls(EVERY_RULE).result(TIMEOUT))
 
 
-def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
+def start_secure_node(
+    directory: Path, passwords: dict[str, str], more: Mapping[str, str] = {}
+) -> SecureNode:
     """Start a node with TLS, SASL (PLAIN and SCRAM) and Kafka's own authorizer.
 
     Args:
         directory: for its data and certificates.
         passwords: user to password; the users have no rights until :meth:`SecureNode.allow`.
+        more: further broker properties.
     """
     authority = make_authority(directory / "tls")
     broker = make_leaf(authority.root, "broker", "localhost", "127.0.0.1")
@@ -164,6 +167,7 @@ def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
     for mechanism in MECHANISMS[1:]:
         key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
         properties[key] = f"{module}.scram.ScramLoginModule required;"
+    properties |= more
     node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
     node.start(START_S)
     create_scram_users(node, passwords)
