@@ -159,11 +159,12 @@ def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> N
 
 
 def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: KafkaNode) -> None:
-    topic = create_topic(secure.node, partitions=2)
+    stem = unique_name("whole")
+    topic = create_topic(secure.node, f"{stem}-a", partitions=2)
     secure.allow("reader", TOPIC_OPERATIONS, topic)
-    create_topic(secure.node)  # not visible, and not missed
+    create_topic(secure.node, f"{stem}-b")  # not visible, and not missed
 
-    whole = {"source": {"topic": ".*"}}
+    whole = {"source": {"topic": f"{stem}-.*"}}  # other tests let the reader see other topics
     checks = run_checks(pipeline(as_user(secure, "reader"), target, replication=whole))
 
     assert failures(checks) == []
