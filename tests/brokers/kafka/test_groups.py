@@ -76,7 +76,9 @@ def member(
 @contextlib.contextmanager
 def pending_commit(node: KafkaNode, group: str, topic: str, offset: int) -> Iterator[Producer]:
     """A transaction that is about to commit an offset; aborted at the end if it is still open."""
-    producer = Producer(client(node, transactional_id=unique_name("tx")))
+    # The coordinator would end a transaction of the default time-out where the test stands still.
+    settings = {"transactional_id": unique_name("tx"), "transaction_timeout_ms": 600_000}
+    producer = Producer(client(node, **settings))
     consumer = Consumer(client(node, group_id=group))
     producer.init_transactions(TIMEOUT)
     producer.begin_transaction()

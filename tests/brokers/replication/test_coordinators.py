@@ -58,7 +58,8 @@ def test_a_target_without_coordinators_is_no_target(source: KafkaNode, alone: Ka
 
 def test_a_driver_says_why_there_is_no_coordinator(source: KafkaNode, alone: KafkaNode) -> None:
     """Where brokers do not tell their settings, a start cannot know whether to wait."""
-    commit = {"commit": {"topic": create_topic(alone), "syncTimeout": "2 seconds"}}
+    # By then, the broker must have answered.
+    commit = {"commit": {"topic": create_topic(alone), "syncTimeout": "10 seconds"}}
     config = pipeline(source, alone, create_topic(source), coordination=commit)
     options = wire(config.target, "producer")
     ownership = make_ownership(config, target_cluster(config), options, 1)

@@ -20,6 +20,7 @@ from k2ktui.kafka.control import metrics_exporter
 from k2ktui.replication.telemetry import exporters
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Got,
     create_topic,
     eventually,
@@ -37,6 +38,14 @@ def start() -> Iterator[Start]:
         yield begin
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an export take its time, also the last one of a run: a busy broker answers late."""
+    monkeypatch.setattr(exporters, "_CLOSE_S", TIMEOUT)
+    monkeypatch.setattr(exporters, "_EXPORT_S", TIMEOUT)
+    monkeypatch.setattr(metrics_exporter, "_DELIVERY_S", TIMEOUT)
+
+
 def by_name(values: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {value["name"]: value for value in values}
 
@@ -46,6 +55,7 @@ def read_back(target: KafkaNode, topic: str) -> tuple[list[Got], dict[str, dict[
     return records, by_name([json.loads(record.value or b"") for record in records])
 
 
+@pytest.mark.usefixtures("patient")
 def test_kafka(start: Start, target: KafkaNode) -> None:
     topic = create_topic(target, unique_name("__k2k_metrics"), 3)
     config = pipeline(target.bootstrap, metrics={"kafka": {"topic": topic}})
@@ -80,6 +90,7 @@ def test_kafka(start: Start, target: KafkaNode) -> None:
     assert run.notes == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_kafka_splits_what_no_record_could_hold(start: Start, target: KafkaNode) -> None:
     topic = create_topic(
         target, unique_name("__k2k_metrics"), config={"max.message.bytes": "65536"}
