@@ -23,7 +23,7 @@ from k2ktui.runtime.child_process import spawn
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
-    admin,
+    delete_topic,
     eventually,
     open_transaction,
     produce_transaction,
@@ -144,7 +144,7 @@ def test_watches_what_becomes_visible(target: KafkaNode) -> None:
         clusters.wait_for(lambda: watcher.last_change.total == 3, "the commit is seen", TIMEOUT)
     finally:
         watcher.stop()
-        admin(target).delete_topics([topic])
+        delete_topic(target, topic)
 
 
 # Each process notes what it has used, with its start: on a slow machine that is not little.
