@@ -28,7 +28,7 @@ from tests.brokers.drill.test_resume import QUICKLY
 from tests.support.clusters.kafka import eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.hooks import hook, sh
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas, settled
 from tests.support.drill.sites import Site, SiteYes
 from tests.support.http.server import Handler, http_server
 
@@ -133,7 +133,7 @@ def test_hooks_point_clients_at_the_target_and_call_a_web_hook(
     assert "## Hooks" in report and "exit code 0" in report and SECRET not in report
     assert "about to run the hook before open-target, attempt 1" in report
     assert f"3 hooks of the file, sha256 {drill.hooks_digest}" in report
-    assert verify_drill(pair.flow, drill.id)[1] == []
+    assert verify_drill(settled(pair.flow), drill.id)[1] == []
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_an_exit_code_holds_the_phase_until_it_is_resumed(
     after = records(drill)["after-apply"]
     assert (after.attempts, after.status) == (1, HookStatus.DONE)
     assert "says that its work is done" in after.result
-    assert verify_drill(pair.flow, drill.id)[1] == []
+    assert verify_drill(settled(pair.flow), drill.id)[1] == []
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.clusters.mirrormaker import MirrorMaker, values_from, write_with_marker
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Yes
+from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Yes, settled
 from tests.support.oracle.group_offsets import commit_offsets, committed
 
 pytestmark = pytest.mark.slow
@@ -215,7 +215,9 @@ def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> Non
         site.start(
             DrillKind.PLANNED, STRICT, Leaves(phase=DrillPhase.FENCE_REPLICATOR, text=COPIES)
         )
-    (drill,) = (drill for drill in list_drills(site.flow) if drill.kind is DrillKind.PLANNED)
+    (drill,) = (
+        drill for drill in list_drills(settled(site.flow)) if drill.kind is DrillKind.PLANNED
+    )
     assert drill.record(DrillPhase.VERIFY).status is PhaseStatus.DONE
     drill = site.resume(drill.id, Stops(site.mirror))
     assert drill.status is DrillStatus.DONE
@@ -244,7 +246,7 @@ def test_groups_move_exactly_when_the_source_is_lost(
         waits = Leaves(phase=DrillPhase.FENCE_REPLICATOR, text=COPIES)
         with pytest.raises(Left):
             site.start(DrillKind.DISASTER, STRICT, waits)
-        (drill,) = list_drills(site.flow)
+        (drill,) = list_drills(settled(site.flow))
         site.mirror.kill()
         # Its workers' group loses a member that was killed after a session time-out.
         eventually(lambda: not site.flow_runs(), "its workers' group is empty", PATIENCE)

@@ -24,7 +24,7 @@ from k2ktui.sync.drill.guard import refuse_fenced
 from k2ktui.sync.operations import read_entry, read_journal
 from tests.support.clusters.kafka import TIMEOUT, Out, eventually, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas, settled
 
 # What holds is awaited for long: the machine may be busy.
 QUICKLY = ("--frozen", "1", "--wait", "300", "--watch", "10", "--accept", ",".join(CATALOG))
@@ -70,7 +70,7 @@ def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(
     before = producer_quotas(source_cluster(pair.flow.config))
     drill_id = kill_through(pair, (*TO_THE_TARGET, *AFTER_IT), "--yes-to", "all")
     k2ktui("drill", "resume", drill_id, "-f", pair.file, "--yes-to", "all", code=None)
-    drill, problems = verify_drill(pair.flow, drill_id)
+    drill, problems = verify_drill(settled(pair.flow), drill_id)
     assert drill.status is DrillStatus.DONE and problems == []
     for number, group in enumerate(pair.groups):
         assert pair.target_offsets(group) == pair.expected_offsets(number)
@@ -108,7 +108,7 @@ def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> 
     shown = k2ktui("drill", "show", drill_id, "-f", pair.file).stdout
     assert f"Continue it: k2ktui drill abort {drill_id} -f FILE" in shown
     k2ktui("drill", "abort", drill_id, "-f", pair.file)
-    drill, problems = verify_drill(pair.flow, drill_id)
+    drill, problems = verify_drill(settled(pair.flow), drill_id)
     assert drill.status is DrillStatus.ABORTED and problems == []
     assert {change.status for change in drill.changes} == {ChangeStatus.UNDONE}
     eventually(lambda: producer_quotas(at) == before, "the quotas are as before")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.drill.operations import abort_drill, begun_drill, list_drills, resume_drill
+from k2ktui.drill.operations import abort_drill, begun_drill, resume_drill
 from k2ktui.drill.ownership import new_token
 from k2ktui.drill.runner import RUNS, Run
 from k2ktui.drill.session import PhaseResult, Session
@@ -405,11 +405,11 @@ def test_the_command_asks_a_person_and_names_what_is_missing(
     assert drill.status is DrillStatus.DONE
     assert [state.pipeline for state in drill.members] == [p.copied.name for p in members(site)]
     for number, (pair, state) in enumerate(zip(members(site), drill.members, strict=True), 1):
-        (own,) = list_drills(pair.flow)
+        (own,) = pair.drills()
         assert own.id == state.member.drill == f"{drill.id}-{number:03}"
         assert own.site is not None and own.site.members == drill.mark.members
         assert sum(group.compared for group in own.groups) > 0
-    assert list_drills(site.pairs[2].flow) == []
+    assert site.pairs[2].drills() == []
     assert verify_site(site.files, drill.id) == []
 
 

@@ -39,7 +39,15 @@ from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
-from tests.support.clusters.kafka import TIMEOUT, Out, admin, client, eventually, produce
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    admin,
+    await_stable,
+    client,
+    eventually,
+    produce,
+)
 from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.hooks import hook, sh
@@ -73,6 +81,7 @@ def move(pair: Pair, letters: str, operator: Yes | None = None, **options: objec
 def moved(pair: Pair) -> dict[str, str]:
     """Return the drill of each moved topic, by its letter."""
     config = pair.flow.config
+    await_stable(pair.target, pair.copied.commits)
     return {m.topic[-1]: m.drill for m in read_moved(config, target_cluster(config)).all}
 
 

@@ -17,7 +17,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.clusters.kafka import create_topic, unique_name
-from tests.support.drill.runs import MAY, QUICK, Yes
+from tests.support.drill.runs import MAY, QUICK, Yes, settled
 from tests.support.pipelines.both_ways import ENABLED, count_records
 from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline, Run
 from tests.support.records.numbered import PARTITIONS, Identity, consume_numbered, write_numbered
@@ -128,4 +128,4 @@ class Workload:
 
     def failbacks(self) -> list[Drill]:
         """Return the failbacks as any host reads them."""
-        return list_drills(self.reverse_flow)
+        return list_drills(settled(self.reverse_flow))

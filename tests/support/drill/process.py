@@ -24,7 +24,7 @@ from k2ktui.engine.drill.model import Drill, DrillOptions
 from k2ktui.errors import K2kError
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.drill.runs import MAY, Yes
+from tests.support.drill.runs import MAY, Yes, settled
 
 KILLS = 4
 _END_S = 600.0
@@ -45,7 +45,7 @@ class DrillCommand:
 
     def found(self) -> Drill | None:
         """Return the newest drill of this kind, if one was begun."""
-        drills = list_drills(self.flow)
+        drills = list_drills(settled(self.flow))
         return next((drill for drill in drills if drill.kind is self.kind), None)
 
     def run(self, seconds: float = _END_S) -> bool:
@@ -81,7 +81,7 @@ class DrillCommand:
         """Return the drill, which has ended and whose report fits its journal."""
         drill_found = self.found()
         assert drill_found is not None and drill_found.is_over, drill_found
-        drill, problems = verify_drill(self.flow, drill_found.id)
+        drill, problems = verify_drill(settled(self.flow), drill_found.id)
         assert problems == []
         return drill
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from confluent_kafka import Consumer
 
@@ -25,7 +26,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow, PipelineFlow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, unique_name
 from tests.support.commands.commands import run_command
@@ -36,6 +37,7 @@ from tests.support.pipelines.copied import Copied, committed
 # Conditions that hold are awaited for long: the machine may be busy.
 QUICK = DrillOptions(frozen_s=0.2, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
 MAY = Access(True)
+_Flow = TypeVar("_Flow", bound=Flow)
 
 
 @dataclass
@@ -153,12 +155,16 @@ class Pair:
     def start(
         self, kind: DrillKind, options: DrillOptions = QUICK, operator: Yes | None = None
     ) -> Drill:
-        """Run a drill in this process."""
-        return start_drill(self.flow, kind, options, [str(self.file)], MAY, operator or Yes())
+        """Run a drill in this process; what it has written can be read afterwards."""
+        flow = self.flow
+        try:
+            return start_drill(flow, kind, options, [str(self.file)], MAY, operator or Yes())
+        finally:
+            settled(flow)
 
     def drills(self) -> list[Drill]:
         """Return the drills as any host reads them."""
-        return list_drills(self.flow)
+        return list_drills(settled(self.flow))
 
     def consumer(self, node: KafkaNode, group: str) -> Consumer:
         """Return a member of a group that commits what it reads."""
@@ -174,6 +180,19 @@ class Pair:
         )
         consumer.subscribe(self.topics)
         return consumer
+
+
+def settled(flow: _Flow) -> _Flow:
+    """Wait until what drills of a pipeline have written can be read, and return the pipeline.
+
+    Each write is a transaction, and a coordinator answers a commit before it writes the markers.
+    """
+    store = StateStore(flow.config, target_cluster(flow.config))
+    try:
+        store.await_stable()
+    finally:
+        store.close()
+    return flow
 
 
 def keep_commits(config: PipelineConfig) -> None:

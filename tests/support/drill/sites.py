@@ -13,6 +13,7 @@ from k2ktui.fleet.files import PipelineFile, read_directory
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.site.operations import SiteChoice, start_site
 from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
+from tests.support.clusters.kafka import TIMEOUT, admin, await_stable
 from tests.support.drill.runs import QUICK, Pair
 
 
@@ -64,7 +65,10 @@ class Site:
 
     @property
     def files(self) -> Sequence[PipelineFile]:
-        """The files of the directory."""
+        """The files of the directory, once what drills have written can be read."""
+        for copied in (pair.copied for pair in self.pairs if pair.target.running):
+            if copied.state in admin(copied.target).list_topics(timeout=TIMEOUT).topics:
+                await_stable(copied.target, copied.state)
         return read_directory(self.directory)
 
     def start(
