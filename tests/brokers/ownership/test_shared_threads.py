@@ -18,7 +18,7 @@ from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.engine.ownership.assignment_records import AssignmentFold
 from k2ktui.engine.ownership.slot_owners import shared_slot_of
 from k2ktui.engine.records.state import SourcePartition, position_key
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.fencing_errors import UnreadableRecords
@@ -318,7 +318,7 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
         store = StateStore(runs.config, target_cluster(runs.config))
         try:
             shown_runners = [runner for runner in store.read().runners if runner.runner in names]
-        except ConnectionFailed:
+        except (ConnectionFailed, TimedOut):
             return False
         finally:
             store.close()
