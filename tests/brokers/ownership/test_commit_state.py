@@ -24,6 +24,7 @@ from k2ktui.replication.ownership.commit_state import (
 from k2ktui.replication.ownership.pipeline import commit_topic, describe_malformed
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_topic,
@@ -123,7 +124,7 @@ def test_committed_positions_are_newer_than_what_the_driver_knows(
     copied.copy(topic)
     at = SourcePartition(topic, 0)
     where = commit_topic(copied.config, 1)
-    known = dict(read_commit_state(copied.cluster, where, 20).positions)
+    known = dict(read_commit_state(copied.cluster, where, TIMEOUT).positions)
     committed = CommittedPositions(copied.cluster, where)
     assert committed.read(known) == known
     copied.record(topic, 0, {}, 5, 0)
@@ -145,14 +146,14 @@ def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> No
         about = copied.cluster.describe([copied.commits])[copied.commits]
         assert isinstance(about, TopicDescription)
         topic = commit_topic(copied.config, about.partitions)
-        states = reader.read(about, 20)
+        states = reader.read(about, TIMEOUT)
         now = states.get(copied.name, CommitState(Run(0, 0), {}))
         assert not (other.name in states and states[other.name].positions), "only its runs"
-        read_states = of_all.read(about, 20)
+        read_states = of_all.read(about, TIMEOUT)
         assert read_states.get(copied.name, now) == now
-        theirs = read_commit_state(copied.cluster, replace(topic, group=other.name), 20)
+        theirs = read_commit_state(copied.cluster, replace(topic, group=other.name), TIMEOUT)
         assert read_states.get(other.name, theirs) == theirs
-        assert now == read_commit_state(copied.cluster, topic, 20)
+        assert now == read_commit_state(copied.cluster, topic, TIMEOUT)
         return now
 
     assert not both().positions

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     client,
     create_topic,
@@ -123,7 +124,7 @@ def test_the_guard_and_the_applications_own_metadata(
     try:
         from confluent_kafka import TopicPartition
 
-        (offsets,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        (offsets,) = consumer.committed([TopicPartition(topic, 0)], timeout=TIMEOUT)
     finally:
         consumer.close()
     assert offsets.metadata.rstrip("\0") == "mine"

@@ -52,8 +52,6 @@ from tests.support.clusters.secure import start_secure_node
 from tests.support.records.kinds import make_all
 from tests.support.records.traffic import CODECS, mixture
 
-PATIENCE = 20.0
-
 
 def cluster(node: KafkaNode, **properties: str) -> Cluster:
     every = {"bootstrap.servers": node.bootstrap} | properties
@@ -93,10 +91,10 @@ def prove_topic(
         asked = offsets if len(offsets) <= most else sorted(dice.sample(offsets, most))
         where = [(topic, number, offset) for offset in asked]
         dice.shuffle(where)
-        answers = contents.next_records(where, PATIENCE)
+        answers = contents.next_records(where, TIMEOUT)
         for at in where:
             assert answers[at] == expected(records, starts[number], high, at[2]), at
-        (whole,) = contents.stretches([((topic, number, 0), high + 2)], PATIENCE)
+        (whole,) = contents.stretches([((topic, number, 0), high + 2)], TIMEOUT)
         assert list(whole.records.values()) == records
         assert whole.bounds == LogBounds(starts[number], stables[number], high)
         assert whole.unread == ""
@@ -128,7 +126,7 @@ def test_transactions(source: KafkaNode, contents: ContentReader) -> None:
         produce(source, topic, mixture(seed, 3, 1))
     produce_transaction(source, topic, mixture(9, 20, 1), commit=False)
     prove_topic(source, contents, topic)
-    [whole] = contents.stretches([((topic, 0, 0), 1000)], PATIENCE, with_aborted=True)
+    [whole] = contents.stretches([((topic, 0, 0), 1000)], TIMEOUT, with_aborted=True)
     every = [record_of(got) for got in read_all(source, topic, "read_uncommitted")]
     both = {**whole.records, **whole.aborted}
     assert [both[offset] for offset in sorted(both)] == every
@@ -139,7 +137,7 @@ def test_append_time(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source, config={"message.timestamp.type": "LogAppendTime"})
     produce(source, topic, mixture(1, 50, 1), linger_ms=20)
     prove_topic(source, contents, topic)
-    answer = contents.next_records([(topic, 0, 7)], PATIENCE)[topic, 0, 7]
+    answer = contents.next_records([(topic, 0, 7)], TIMEOUT)[topic, 0, 7]
     assert isinstance(answer, KafkaRecord) and answer.timestamp_type is TimestampType.APPEND
 
 
@@ -148,7 +146,7 @@ def test_a_deleted_head(source: KafkaNode, contents: ContentReader) -> None:
     produce(source, topic, mixture(1, 100, 1), linger_ms=50)
     delete_before(source, topic, 37)
     prove_topic(source, contents, topic)
-    piece = contents.stretches([((topic, 0, 30), 20)], PATIENCE)[0]
+    piece = contents.stretches([((topic, 0, 30), 20)], TIMEOUT)[0]
     assert list(piece.records) == list(range(37, 50))
     assert piece.absence(36) is AbsenceReason.DELETED
 
@@ -161,7 +159,7 @@ def test_an_open_transaction_hides_what_is_behind_it(
     producer = open_transaction(source, topic, [b"c", b"d"])
     produce(source, topic, [b"e"])
     prove_topic(source, contents, topic, stays_open=True)
-    piece = contents.stretches([((topic, 0, 0), 9)], PATIENCE)[0]
+    piece = contents.stretches([((topic, 0, 0), 9)], TIMEOUT)[0]
     assert [piece.absence(offset) for offset in (2, 4, 5)] == [
         AbsenceReason.UNSTABLE,
         AbsenceReason.UNSTABLE,
@@ -177,7 +175,7 @@ def test_an_aborted_tail_and_an_empty_topic(source: KafkaNode, contents: Content
     produce_transaction(source, topic, [b"x"] * 300, commit=False)
     eventually(lambda: end_offsets(source, topic)[0] == 301, "the marker is written")
     where: list[Where] = [(topic, 0, 0), (topic, 0, 300), (topic, 0, 301), (empty, 0, 0)]
-    assert contents.next_records(where, PATIENCE) == dict.fromkeys(where)
+    assert contents.next_records(where, TIMEOUT) == dict.fromkeys(where)
 
 
 def test_what_cannot_be_read_says_why(source: KafkaNode, contents: ContentReader) -> None:
@@ -190,22 +188,20 @@ def test_what_cannot_be_read_says_why(source: KafkaNode, contents: ContentReader
         ("b d", 0, 0),
         (topic, 0, -1),
     ]
-    records = contents.next_records(where, PATIENCE)
+    records = contents.next_records(where, TIMEOUT)
     assert isinstance(records[topic, 0, 0], KafkaRecord)
     assert records[topic, 5, 0] == UnreadableReason("the topic has only 1 partition")
     for at, words in {(missing, 0, 0): "not exist", ("b d", 0, 0): "name"}.items():
         answer = records[at]
         assert isinstance(answer, UnreadableReason) and words in answer.reason
     assert records[topic, 0, -1] == UnreadableReason("no offset")
-    assert (
-        contents.stretches([((missing, 0, 0), 5)], PATIENCE)[0].absence(3) is AbsenceReason.UNREAD
-    )
+    assert contents.stretches([((missing, 0, 0), 5)], TIMEOUT)[0].absence(3) is AbsenceReason.UNREAD
     assert missing not in admin(source).list_topics(timeout=TIMEOUT).topics
 
 
 def test_time_is_over(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source)
-    contents.next_records([(topic, 0, 0)], PATIENCE)
+    contents.next_records([(topic, 0, 0)], TIMEOUT)
     answer = contents.next_records([(topic, 0, 0)], 0.0)[topic, 0, 0]
     assert isinstance(answer, UnreadableReason) and "not read within 0 s" in answer.reason
     piece = contents.stretches([((topic, 0, 0), 3)], 0.0)[0]
@@ -227,7 +223,7 @@ def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: Cont
     for number in range(40):
         produce(source, topic, [Out(bytes(90_000), b"%d" % number, number)] * 2)
     where = [(topic, number, offset) for number in range(40) for offset in (0, 1)]
-    records = contents.next_records(where, PATIENCE)
+    records = contents.next_records(where, TIMEOUT)
     for _, number, offset in where:
         answer = records[topic, number, offset]
         assert isinstance(answer, KafkaRecord)
@@ -238,7 +234,7 @@ def test_overlapping_stretches(source: KafkaNode, contents: ContentReader) -> No
     topic = create_topic(source)
     produce(source, topic, [b"%d" % i for i in range(3000)], batch_num_messages=100)
     spans = [(0, 1), (10, 500), (400, 5), (400, 1200), (2999, 1), (2990, 100)]
-    stretches = contents.stretches([((topic, 0, first), count) for first, count in spans], PATIENCE)
+    stretches = contents.stretches([((topic, 0, first), count) for first, count in spans], TIMEOUT)
     for (first, count), piece in zip(spans, stretches, strict=True):
         assert list(piece.records) == list(range(first, min(first + count, 3000)))
         assert all(one.value == b"%d" % at for at, one in piece.records.items())
@@ -258,7 +254,7 @@ def test_least_rights_and_no_offsets_topic(tmp_path: Path) -> None:
         where = [(readable, 0, 0), (described, 0, 0), (unique_name("hidden"), 0, 0)]
         config = ClusterConfig(kafka=KafkaClients(common=secure.java("ann")))
         with ContentReader(Cluster(config, "source")) as contents:
-            records = contents.next_records(where, PATIENCE)
+            records = contents.next_records(where, TIMEOUT)
         answers = [records[at] for at in where]
         assert isinstance(answers[0], KafkaRecord) and answers[0].value == b"x"
         assert answers[1:] == [UnreadableReason("the principal may not read it")] * 2
@@ -272,10 +268,10 @@ def test_a_leader_on_its_way_is_waited_for(target: KafkaNode) -> None:
     topic = create_topic(target)
     produce(target, topic, [b"x"])
     with ContentReader(cluster(target)) as contents:
-        assert contents.next_records([(topic, 0, 0)], PATIENCE)
+        assert contents.next_records([(topic, 0, 0)], TIMEOUT)
         target.stop()
         target.start()
-        answer = contents.next_records([(topic, 0, 0)], PATIENCE)[topic, 0, 0]
+        answer = contents.next_records([(topic, 0, 0)], TIMEOUT)[topic, 0, 0]
     assert isinstance(answer, KafkaRecord) and answer.value == b"x"
 
 
@@ -344,7 +340,7 @@ def test_thousands_of_positions(source: KafkaNode, contents: ContentReader) -> N
     produce(source, topic, [Out(b"v%d" % i, partition=i % 10) for i in range(200_000)], linger_ms=5)
     dice = random.Random(1)
     where = {(topic, n, dice.randrange(20_000)) for n in range(10) for _ in range(1000)}
-    records = contents.next_records(where, 60)
+    records = contents.next_records(where, TIMEOUT)
     for _, number, offset in where:
         answer = records[topic, number, offset]
         assert isinstance(answer, KafkaRecord) and answer.value == b"v%d" % (offset * 10 + number)

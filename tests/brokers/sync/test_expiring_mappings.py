@@ -36,6 +36,7 @@ from k2ktui.sync.mapping.keeper import MappingKeeper, check_mappings
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     alter_topic,
     create_topic,
@@ -253,7 +254,7 @@ def put_landed(copied: Copied, topic: str, end: int, landed_first: int = PRIOR) 
     try:
         description = copied.cluster.find(copied.commits)
         assert description is not None
-        (position,) = state.read(description, 30)[copied.name].positions.values()
+        (position,) = state.read(description, TIMEOUT)[copied.name].positions.values()
     finally:
         state.close()
     landed = (Landed(topic, 0, landed_first, end),)

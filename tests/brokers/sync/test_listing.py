@@ -27,7 +27,6 @@ from tests.support.clusters.kafka import (
 from tests.support.records.kinds import make_all
 from tests.support.records.traffic import CODECS, mixture
 
-PATIENCE = 20.0
 MANY = 100_000
 
 
@@ -49,7 +48,7 @@ def prove_topic(node: KafkaNode, lister: LogLister, topic: str) -> None:
     for number, high in end_offsets(node, topic).items():
         records = [record_of(got) for got in seen if got.partition == number]
         at = (topic, number)
-        whole = lister.list_from(at, 0, MANY, PATIENCE)
+        whole = lister.list_from(at, 0, MANY, TIMEOUT)
         assert [entry.record for entry in whole if entry.record] == records
         assert whole[0].first == 0
         assert all(before.last + 1 == after.first for before, after in pairwise(whole))
@@ -59,10 +58,10 @@ def prove_topic(node: KafkaNode, lister: LogLister, topic: str) -> None:
             [(0, starts[number] - 1, OffsetState.DELETED)] if starts[number] else []
         )
         for offset in {0, high, *(dice.randrange(high + 1) for _ in range(8))}:
-            following = lister.list_from(at, offset, 3, PATIENCE)
+            following = lister.list_from(at, offset, 3, TIMEOUT)
             expected = [record for record in records if record.offset >= offset][:3]
             assert [entry.record for entry in following if entry.record] == expected
-            earlier = lister.list_before(at, offset, 3, PATIENCE)
+            earlier = lister.list_before(at, offset, 3, TIMEOUT)
             expected = [record for record in records if record.offset < offset][-3:]
             assert [entry.record for entry in earlier if entry.record] == expected
             assert not earlier or earlier[-1].last == offset - 1
@@ -89,7 +88,7 @@ def test_transactions_and_their_markers(source: KafkaNode, lister: LogLister) ->
     produce(source, topic, [b"f"])
     open_one = open_transaction(source, topic, [b"g", b"h"])
     produce(source, topic, [b"i"])
-    assert listed(lister.list_from((topic, 0), 1, 10, PATIENCE)) == [
+    assert listed(lister.list_from((topic, 0), 1, 10, TIMEOUT)) == [
         (1, 1, OffsetState.RECORD),
         (2, 2, OffsetState.COMMIT_MARKER),
         (3, 5, OffsetState.ABORTED),
@@ -98,7 +97,7 @@ def test_transactions_and_their_markers(source: KafkaNode, lister: LogLister) ->
         (8, 10, OffsetState.OPEN),
         (11, 11, OffsetState.NOT_WRITTEN),
     ]
-    assert listed(lister.list_before((topic, 0), 7, 1, PATIENCE)) == [
+    assert listed(lister.list_before((topic, 0), 7, 1, TIMEOUT)) == [
         (1, 1, OffsetState.RECORD),
         (2, 2, OffsetState.COMMIT_MARKER),
         (3, 5, OffsetState.ABORTED),
@@ -111,26 +110,26 @@ def test_a_position_that_retention_has_passed(source: KafkaNode, lister: LogList
     topic = create_topic(source)
     produce(source, topic, [b"%d" % number for number in range(30)], linger_ms=50)
     delete_before(source, topic, 12)
-    following = lister.list_from((topic, 0), 5, 2, PATIENCE)
+    following = lister.list_from((topic, 0), 5, 2, TIMEOUT)
     assert listed(following) == [
         (5, 11, OffsetState.DELETED),
         (12, 12, OffsetState.RECORD),
         (13, 13, OffsetState.RECORD),
     ]
-    earlier = lister.list_before((topic, 0), 14, 3, PATIENCE)
+    earlier = lister.list_before((topic, 0), 14, 3, TIMEOUT)
     assert listed(earlier)[-3:] == [
         (0, 11, OffsetState.DELETED),
         (12, 12, OffsetState.RECORD),
         (13, 13, OffsetState.RECORD),
     ]
-    assert listed(lister.list_before((topic, 0), 3, 3, PATIENCE)) == [(0, 2, OffsetState.DELETED)]
+    assert listed(lister.list_before((topic, 0), 3, 3, TIMEOUT)) == [(0, 2, OffsetState.DELETED)]
 
 
 def test_beyond_the_end(source: KafkaNode, lister: LogLister) -> None:
     topic = create_topic(source)
     produce(source, topic, [b"a"])
-    assert listed(lister.list_from((topic, 0), 9, 3, PATIENCE)) == [(9, 9, OffsetState.NOT_WRITTEN)]
-    (missing,) = lister.list_from((topic, 7), 0, 3, PATIENCE)
+    assert listed(lister.list_from((topic, 0), 9, 3, TIMEOUT)) == [(9, 9, OffsetState.NOT_WRITTEN)]
+    (missing,) = lister.list_from((topic, 7), 0, 3, TIMEOUT)
     assert missing.meaning == "not read: the topic has only 1 partition"
 
 
@@ -141,10 +140,10 @@ def test_large_records_end_the_listing_before_memory_does(
     topic = create_topic(source, config={"max.message.bytes": "2000000"})
     big = [Out(b"%d" % number * (1 << 20), b"k") for number in range(5)]
     produce(source, topic, big, message_max_bytes=2_000_000)
-    *records, last = lister.list_from((topic, 0), 0, 5, PATIENCE)
+    *records, last = lister.list_from((topic, 0), 0, 5, TIMEOUT)
     assert [len(entry.record.value or b"") for entry in records if entry.record] == [1 << 20] * 2
     assert (last.first, last.state) == (2, OffsetState.UNREAD)
     assert "continue with this offset" in last.reason
     # Going back, only the last ones are held.
-    earlier = lister.list_before((topic, 0), 5, 2, PATIENCE)
+    earlier = lister.list_before((topic, 0), 5, 2, TIMEOUT)
     assert listed(earlier) == [(3, 3, OffsetState.RECORD), (4, 4, OffsetState.RECORD)]

@@ -131,7 +131,7 @@ def test_a_partition_of_the_topic_that_no_broker_leads(copied: Copied) -> None:
     put_steps(copied, 2)
     cluster = Leaderless(copied.config.target, "target")
     with contextlib.closing(MappingStore(copied.config, cluster)) as store:
-        assert not store.refresh(20, position(20)).behind
+        assert not store.refresh(TIMEOUT, position(20)).behind
         copy_of = rows(store)
         numbers = range(len(admin(copied.target).list_topics().topics[copied.mappings].partitions))
         cluster.lacking = frozenset((copied.mappings, number) for number in numbers)
@@ -140,10 +140,10 @@ def test_a_partition_of_the_topic_that_no_broker_leads(copied: Copied) -> None:
             TimedOut,
             match=f"the log bounds of {copied.mappings}-0 on the target cluster are unavailable",
         ):
-            store.refresh(20, position(30))
+            store.refresh(TIMEOUT, position(30))
         assert rows(store) == copy_of
         cluster.lacking = frozenset()
-        assert store.refresh(20, position(30)).records == 1
+        assert store.refresh(TIMEOUT, position(30)).records == 1
         assert store.count_mapped(AT) == 24
 
 
@@ -151,16 +151,16 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     # One transaction's records come in any order: none of them cuts another.
     put(copied, 1, Covers(180, 370, 1, 2), (246, 346, 10), (360, 460, 5))
     put(copied, 1, Covers(180, 370, 0, 2), (182, 282, 20))
-    assert not store.refresh(20, position(370, 180)).behind
+    assert not store.refresh(TIMEOUT, position(370, 180)).behind
     assert rows(store) == [(182, 282, 20), (246, 346, 10), (360, 460, 5)]
     assert store.find_gaps(AT) == MappingGaps()
     # A later run that went back counts from there on.
     put(copied, 2, Covers(250, 260), (250, 900, 3))
-    store.refresh(20, position(260, 180))
+    store.refresh(TIMEOUT, position(260, 180))
     assert rows(store) == [(182, 282, 20), (246, 346, 4), (250, 900, 3)]
     produce(copied.target, copied.mappings, [Out(b"?", b"?")])
     put(copied, 2, Covers(300, 310), (300, 950, 1))
-    report = store.refresh(20, position(310, 180))
+    report = store.refresh(TIMEOUT, position(310, 180))
     assert (report.malformed_count, report.malformed[0].offset) == (1, 3)
     assert store.find_gaps(AT) == MappingGaps(holes=((260, 300),))
 
@@ -169,7 +169,7 @@ def test_loading_says_how_far_it_is(copied: Copied, store: MappingStore) -> None
     put_steps(copied, 2_000)
     steps_heard: list[ProgressStep] = []
     with listening(steps_heard.append):
-        store.refresh(20, position(20_000))
+        store.refresh(TIMEOUT, position(20_000))
     counted = [step for step in steps_heard if step.total == 2_000]
     assert {step.text for step in counted} == {"mapping records read"}
     assert (counted[0].done, counted[-1].done) == (0, 2_000)
@@ -178,7 +178,7 @@ def test_loading_says_how_far_it_is(copied: Copied, store: MappingStore) -> None
     put_steps(copied, 5, first=2_000)
     steps_heard.clear()
     with listening(steps_heard.append):
-        store.refresh(20, position(20_050))
+        store.refresh(TIMEOUT, position(20_050))
     assert max(step.done for step in steps_heard) == 5  # counted from where it went on
 
 
@@ -192,7 +192,7 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
     store = MappingStore(copied.config, copied.cluster)
     try:
         put_steps(copied, 700)
-        store.refresh(20, position(7_000))
+        store.refresh(TIMEOUT, position(7_000))
         assert len(rows(store)) == 5
         assert store.find_gaps(AT) == MappingGaps()
         assert store.count_mapped(AT) == 5_600
@@ -203,12 +203,12 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
             assert translated(store, offset) == 1_000 + wanted // 10 * 9 + wanted % 10
             assert translated(store, 6_999) == -1
         assert len(rows(store)) == 700
-        store.refresh(20, position(7_000))
-        store.refresh(20, position(7_000))
+        store.refresh(TIMEOUT, position(7_000))
+        store.refresh(TIMEOUT, position(7_000))
         assert len(rows(store)) == 5
         # A run that goes back behind what is in memory.
         put(copied, 2, Covers(1_000, 1_010), (1_000, 9_000, 8))
-        store.refresh(20, position(1_010))
+        store.refresh(TIMEOUT, position(1_010))
         store.reach({AT: 0})
         assert [translated(store, offset) for offset in (0, 995, 1_003)] == [1_000, 1_896, 9_003]
         assert rows(store)[-1] == (1_000, 9_000, 8)
@@ -227,36 +227,37 @@ def test_old_mappings_leave_the_memory(copied: Copied) -> None:
     now = int(time.time() * 1000)
     put_steps(copied, 700, at_ms=now - 2 * HOUR_MS)
     with contextlib.closing(MappingStore(copied.config, copied.cluster)) as store:
-        store.refresh(20, position(7_000))
+        store.refresh(TIMEOUT, position(7_000))
         # The end of the last one is where a group continues that has read everything.
         assert rows(store) == [(6_990, 7_291, 8)]
         assert (store.count_mapped(AT), store.find_gaps(AT)) == (5_600, MappingGaps())
         store.reach({AT: 1_000})
         assert translated(store, 1_000) == 1_900
         put_steps(copied, 20, first=700, at_ms=now)
-        store.refresh(20, position(7_200))
-        store.refresh(20, position(7_200))
+        store.refresh(TIMEOUT, position(7_200))
+        store.refresh(TIMEOUT, position(7_200))
         assert rows(store)[0] == (7_000, 7_300, 8) and len(rows(store)) == 20
         assert store.held_from(AT) == 7_000
 
 
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 20)
-    store.refresh(20, position(200))
+    store.refresh(TIMEOUT, position(200))
     assert store.find_gaps(AT) == MappingGaps()
     delete_before(copied.target, copied.mappings, 5)
-    store.refresh(20, position(200))
+    store.refresh(TIMEOUT, position(200))
     assert store.find_gaps(AT) == MappingGaps(complete_from=50)
     assert rows(store)[0] == (50, 1_045, 8)
     # Created again: nothing but what is written from now on is known.
     delete_topic(copied.target, copied.mappings)
     gone = MappingGaps(complete_from=200)
     eventually(
-        lambda: store.refresh(20, position(200)) and store.find_gaps(AT) == gone, "it is deleted"
+        lambda: store.refresh(TIMEOUT, position(200)) and store.find_gaps(AT) == gone,
+        "it is deleted",
     )
     create_topic(copied.target, copied.mappings, 1)
     put_steps(copied, 2, first=20)
-    store.refresh(20, position(220))
+    store.refresh(TIMEOUT, position(220))
     assert store.find_gaps(AT) == MappingGaps(complete_from=200)
     assert translated(store, 203) == 1_183
 
@@ -264,15 +265,15 @@ def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore)
 def test_it_was_off_for_a_time(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 2)
     put_steps(copied, 2, first=5)
-    store.refresh(20, position(80))
+    store.refresh(TIMEOUT, position(80))
     assert store.find_gaps(AT) == MappingGaps(holes=((20, 50), (70, 80)))
 
 
 def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> None:
     put(copied, 1, Covers(0, 100), (0, 0, 100))
-    store.refresh(20, position(100))
+    store.refresh(TIMEOUT, position(100))
     put(copied, 4, Covers(0, 10), (0, 500, 10))
-    store.refresh(20, position(10, since=4))
+    store.refresh(TIMEOUT, position(10, since=4))
     assert rows(store) == [(0, 500, 10)]
     assert store.find_gaps(AT) == MappingGaps()
 
@@ -285,12 +286,12 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
         copied.target, copied.mappings, [record(copied, 1, *steps(1, first=1)[0])]
     )
     try:
-        assert store.refresh(20, position(20)).behind
+        assert store.refresh(TIMEOUT, position(20)).behind
         assert store.find_gaps(AT) == MappingGaps(behind=True)
-        assert not store.refresh(20, position(10)).behind
+        assert not store.refresh(TIMEOUT, position(10)).behind
         opened.commit_transaction(TIMEOUT)
         await_stable(copied.target, copied.mappings)
-        assert not store.refresh(20, position(20)).behind
+        assert not store.refresh(TIMEOUT, position(20)).behind
         assert store.find_gaps(AT) == MappingGaps()
     finally:
         store.close()
@@ -298,17 +299,17 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
 
 def test_more_partitions_from_the_next_run_on(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 3)
-    store.refresh(20, position(30))
+    store.refresh(TIMEOUT, position(30))
     grow_topic(copied.target, copied.mappings, 3)
     made = record(copied, 2, Covers(20, 40), (20, 7_000, 20))
     home = crc32(made.key or b"") % 3
     produce(copied.target, copied.mappings, [Out(made.value, made.key, home)])
-    assert not store.refresh(20, position(40)).behind
+    assert not store.refresh(TIMEOUT, position(40)).behind
     expected = [(0, 1_000, 8), (10, 1_009, 8), (20, 7_000, 20)]
     assert rows(store) == expected
     fresh = MappingStore(copied.config, copied.cluster)
     try:
-        fresh.refresh(20, position(40))
+        fresh.refresh(TIMEOUT, position(40))
         assert (rows(fresh), fresh.find_gaps(AT)) == (expected, MappingGaps())
     finally:
         fresh.close()
@@ -318,7 +319,7 @@ def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> 
     put_steps(copied, 1)
     mapping = MappingRecord("other", AT, "elsewhere", 0, 1, covers=Covers(0, 9))
     produce(copied.target, copied.mappings, [Out(mapping_value(mapping), mapping_key(mapping))] * 2)
-    report = store.refresh(20, position(10))
+    report = store.refresh(TIMEOUT, position(10))
     assert report.conflicting_pipelines == {AT: tuple(sorted([copied.name, "other"]))}
     assert store.find_gaps(AT) == MappingGaps()
 
@@ -330,19 +331,19 @@ def test_what_groups_need_is_written_again_before_it_is_deleted(
     alter_topic(copied.target, copied.mappings, retention_ms=str(WEEK_MS))
     put_steps(copied, 300, at_ms=now - WEEK_MS * 6 // 10)
     put_steps(copied, 10, first=300, at_ms=now)
-    store.refresh(20, position(3_100))
+    store.refresh(TIMEOUT, position(3_100))
     before = rows(store)
     assert store.republish({AT: 1_005}) == [], "the target has not what they name"
     fill_lane(copied.target, 4_000)
     assert store.expires_at({AT: 1_005}) == pytest.approx((now + WEEK_MS * 4 // 10) / 1000)
     assert store.republish({AT: 1_005, OTHER: 0}) == [AT]
-    store.refresh(20, position(3_100))
+    store.refresh(TIMEOUT, position(3_100))
     assert store.republish({AT: 1_005}) == []
     renewed = store.expires_at({AT: 1_005})
     assert renewed is not None and now <= renewed * 1000 - WEEK_MS <= time.time() * 1000
     assert store.expires_at({OTHER: 0}) is None
     delete_before(copied.target, copied.mappings, 300)
-    store.refresh(20, position(3_100))
+    store.refresh(TIMEOUT, position(3_100))
     assert store.find_gaps(AT) == MappingGaps(complete_from=1_005)
     assert rows(store) == [(1_005, 1_905, 3), *before[101:]]
     # The needed stretch is not in memory, and its only record is the repeat.
@@ -367,7 +368,7 @@ def test_several_source_partitions_on_one_target_partition(copied: Copied) -> No
             outs.append(record(copied, 1, covers, (n * 10, n * 20 + 10, 9), source=OTHER))
         produce(copied.target, copied.mappings, outs)
         at = Position(4_000, 0, -1, "", 1, 0, *LANE)
-        store.refresh(20, {AT: at, OTHER: at})
+        store.refresh(TIMEOUT, {AT: at, OTHER: at})
         store.reach({AT: 1_000, OTHER: 3_990})
         other = store.target_ranges(OTHER)[LANE]
         assert translated(store, 1_000) == 2_000

@@ -17,6 +17,7 @@ from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, 
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     delete_before,
@@ -241,7 +242,9 @@ def test_a_tombstone_is_about_its_own_commit_partition(copied: Copied, target: K
         old, new = (Position(o, 0, -1, "", t, 0, "t", 0) for o, t in ((5, 1), (9, 2)))
         produce(target, topic, [Out(position_value(old), key, early), Out(None, key, early)])
         produce(target, topic, [Out(None, key, late), Out(position_value(new), key, late)])
-        state = read_commit_state(target_cluster(copied.config), CommitTopic(topic, 2, "g"), 10)
+        state = read_commit_state(
+            target_cluster(copied.config), CommitTopic(topic, 2, "g"), TIMEOUT
+        )
         assert state.positions == {at: new}
 
 

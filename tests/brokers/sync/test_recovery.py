@@ -125,7 +125,7 @@ def producers_of(copied: Copied, topic: str) -> list[int]:
     """Return the producer ids of the records of partition 0 on the target."""
     end = end_offsets(copied.target, topic)[0]
     with ContentReader(target_cluster(copied.config)) as reader:
-        (found,) = reader.stretches([((topic, 0, 0), end)], 30)
+        (found,) = reader.stretches([((topic, 0, 0), end)], TIMEOUT)
     return [found.producers[offset] for offset in sorted(found.producers)]
 
 

@@ -81,7 +81,8 @@ def make_store() -> Iterator[MakeStore]:
     made: list[StateStore] = []
 
     def make(config: PipelineConfig, **options: Any) -> StateStore:
-        made.append(StateStore(config, Cluster(config.target, "target"), **options))
+        chosen = {"timeout": TIMEOUT} | options
+        made.append(StateStore(config, Cluster(config.target, "target"), **chosen))
         return made[-1]
 
     yield make

@@ -149,7 +149,7 @@ def test_probes_of_the_application(
 
 def read_page(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             text: str = answer.read().decode()
             return text
     except urllib.error.HTTPError as error:
