@@ -13,10 +13,11 @@ from contextlib import contextmanager
 import pytest
 
 from k2ktui.http_client import Limits, RequestFailed, TooLarge, send
-from tests.support.http.server import Handler, http_server
+from tests.support.clusters.kafka import TIMEOUT
+from tests.support.http.server import Handler, count_time_from_request, http_server
 
 Peer = Callable[[socket.socket], None]
-# For what never answers; a busy machine connects and sends within it.
+# For what never answers.
 SOON = Limits(1 << 20, 1.0)
 # For what answers: no test fails because a machine is busy.
 AMPLE = Limits(1 << 20, 60.0)
@@ -48,10 +49,17 @@ def peer(answer: Peer, family: socket.AddressFamily = socket.AF_INET) -> Iterato
         thread.join(10)
 
 
-def drips(start: bytes = b"") -> Peer:
-    """Read nothing, send a start and then a byte now and then, until the client has gone."""
+def drips(start: bytes = b"", asked: threading.Event | None = None) -> Peer:
+    """Send a start and then a byte now and then, until the client has gone.
+
+    Args:
+        start: what is sent first.
+        asked: is set when a part of the request was read; without, nothing is read.
+    """
 
     def answer(connection: socket.socket) -> None:
+        if asked is not None and connection.recv(1):
+            asked.set()
         connection.sendall(start)
         while True:
             connection.sendall(b" ")
@@ -77,8 +85,12 @@ def failure(
     "start",
     [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 100 Continue\r\n"],
 )
-def test_a_response_that_arrives_byte_by_byte_is_given_up(start: bytes) -> None:
-    with peer(drips(start)) as port:
+def test_a_response_that_arrives_byte_by_byte_is_given_up(
+    start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    count_time_from_request(monkeypatch, asked.is_set)
+    with peer(drips(start, asked)) as port:
         failed = failure("GET", f"http://127.0.0.1:{port}/")
     assert failed.is_late and failed.was_sent
 
@@ -108,11 +120,14 @@ def test_a_proxy_that_opens_no_tunnel(
     assert words in str(failed) and not failed.was_sent
 
 
-def test_a_request_that_is_not_read_is_given_up() -> None:
-    over = threading.Event()
+def test_a_request_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, over = threading.Event(), threading.Event()
+    count_time_from_request(monkeypatch, asked.is_set)
 
-    def wait(_: socket.socket) -> None:
-        over.wait(10)
+    def wait(connection: socket.socket) -> None:
+        connection.recv(1)
+        asked.set()
+        over.wait(TIMEOUT)
 
     with peer(wait) as port:
         failed = failure("POST", f"http://127.0.0.1:{port}/", body=b" " * (16 << 20))
@@ -130,7 +145,7 @@ def test_a_response_in_place_of_reading_the_request() -> None:
                 pass
 
     with peer(refuse) as port:
-        answer = send("POST", f"http://127.0.0.1:{port}/", Limits(99, 10), body=b" " * (8 << 20))
+        answer = send("POST", f"http://127.0.0.1:{port}/", AMPLE, body=b" " * (8 << 20))
     assert answer.status == 413
 
 
@@ -149,7 +164,7 @@ def test_what_is_no_complete_response(said: bytes, words: str) -> None:
         connection.sendall(said)
 
     with peer(answer) as port:
-        failed = failure("GET", f"http://127.0.0.1:{port}/", Limits(99, 10))
+        failed = failure("GET", f"http://127.0.0.1:{port}/", AMPLE)
     assert words in str(failed) and failed.was_sent and not failed.is_late
 
 
@@ -159,13 +174,13 @@ def test_a_body_is_bounded() -> None:
             self.reply(200, b" " * 100)
 
     with http_server(Large) as url:
-        assert len(send("GET", url, Limits(100, 10)).body) == 100
+        assert len(send("GET", url, Limits(100, AMPLE.seconds)).body) == 100
         with pytest.raises(TooLarge, match="longer than 99 bytes"):
-            send("GET", url, Limits(99, 10))
+            send("GET", url, Limits(99, AMPLE.seconds))
 
 
 def test_nothing_listens() -> None:
-    failed = failure("GET", "http://127.0.0.1:1/")
+    failed = failure("GET", "http://127.0.0.1:1/", AMPLE)
     assert str(failed) == "Connection refused" and not failed.was_sent
 
 

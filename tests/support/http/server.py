@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
+
+import pytest
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,3 +49,20 @@ def http_server(
         server.shutdown()
         server.server_close()
         thread.join(10)
+
+
+def count_time_from_request(
+    monkeypatch: pytest.MonkeyPatch, has_arrived: Callable[[], object]
+) -> None:
+    """Let the time of a request of k2ktui begin when a part of it has arrived.
+
+    On a busy machine, a second may be over before it is sent.
+    """
+    begun: list[float] = []
+
+    def clock() -> float:
+        if not begun and has_arrived():
+            begun.append(monotonic())
+        return monotonic() - begun[0] if begun else 0.0
+
+    monkeypatch.setattr("k2ktui.http_client.monotonic", clock)

@@ -18,6 +18,7 @@ from k2ktui.mm2.flows.connect_settings import ConnectSettings, connect_settings
 from k2ktui.mm2.offsets.positions_rest import RestPositions
 from tests.support.clusters.tls import certificate_pem, make_leaf, make_root
 from tests.support.http.rest import Server, serving
+from tests.support.http.server import count_time_from_request
 
 OFFSETS = "GET /connectors/c/offsets"
 PATCH = "PATCH /connectors/c/offsets"
@@ -222,14 +223,17 @@ def test_tls_files_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
         Connect(connect_settings(file=str(file)))
 
 
-def test_an_answer_that_never_ends_is_given_up() -> None:
+def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, and the whole does not."""
-    over = threading.Event()
+    asked, over = threading.Event(), threading.Event()
+    count_time_from_request(monkeypatch, asked.is_set)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def drip() -> None:
             connection, _ = listener.accept()
             with connection, contextlib.suppress(OSError):
+                connection.recv(1)
+                asked.set()
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
                 while not over.wait(0.05):
                     connection.sendall(b" ")
