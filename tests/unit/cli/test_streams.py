@@ -12,6 +12,7 @@ import pytest
 
 from k2ktui.errors import ExitCode
 from k2ktui.mm2.flow_files import read_flow
+from tests.support.clusters.kafka import TIMEOUT
 
 PIPELINE = """
 name: from-a-pipe
@@ -60,7 +61,7 @@ def shell(script: str, given: str = "") -> subprocess.CompletedProcess[str]:
         input=given,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
         env={**os.environ, "K": PROGRAM},
     )
@@ -117,7 +118,8 @@ def test_a_reader_that_ends_is_no_finding(command: str, file: Path, tmp_path: Pa
     """Neither of tables nor of text."""
     called = command.format(file=file)
     state = f"XDG_STATE_HOME={tmp_path}"
-    done = shell(f"{state} $K {called} 2>&1 | true; exit ${{PIPESTATUS[0]}}")
+    # The reader has ended before the command writes.
+    done = shell(f"exec 3> >(true); wait $!; {state} $K {called} >&3 2>&1; exit $?")
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.READER_GONE, "", "")
 
 

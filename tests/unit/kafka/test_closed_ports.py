@@ -6,22 +6,31 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import suppress
 
 import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed, NoAnswer
+from k2ktui.kafka import unreachable
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.unreachable import addresses, refusal
 from k2ktui.kafka.wire.cluster import Loop, Wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.commands.waiting import PROMPT_S, seconds_waited
 
 # Time-outs, which this must not wait for, are 10 s and more; a command may ask in two ways.
 WAIT_S = PROMPT_S / 2
 CLOSED = ("127.0.0.1", 1)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that ask ports have the time of a busy machine; no name server hangs here."""
+    monkeypatch.setattr(unreachable, "wait", lambda asked, _: wait(asked, TIMEOUT))
 
 
 @pytest.fixture

@@ -67,10 +67,11 @@ def test_a_reader_that_waits_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     """Not even a reader that never reads again delays the end."""
     monkeypatch.setattr(log_lines, "_MOST_WAITING", 10)
     monkeypatch.setattr(log_lines, "_CLOSE_S", 0.1)
-    written, may_write = list[str](), threading.Event()
+    written, begun, may_write = list[str](), threading.Event(), threading.Event()
 
     class Blocked(LogStream):
         def _write(self, line: str) -> bool:
+            begun.set()
             assert may_write.wait(TIMEOUT)
             written.append(line)
             return True
@@ -79,6 +80,8 @@ def test_a_reader_that_waits_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     with RunLog() as log:
         for number in range(100):
             log.print(f"line {number}")
+            # Otherwise the thread may begin when some lines are lost, and note these alone.
+            assert begun.wait(TIMEOUT)
     assert not written
     may_write.set()
     eventually(lambda: len(written) > 10, "what waited is written")

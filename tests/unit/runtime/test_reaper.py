@@ -113,11 +113,12 @@ def test_fork_that_holds_the_pipe_does_not_keep_the_family(tmp_path: Path) -> No
     parent = _start_parent(tmp_path, _FORK_AND_WAIT)
     with _cleaned_up(parent):
         family = _family(tmp_path)
-        eventually((tmp_path / "fork").exists, "the fork runs")
+        said = tmp_path / "fork"
+        eventually(lambda: said.exists() and said.read_text(), "the fork runs")
         parent.kill()
         parent.wait(TIMEOUT)
         _gone(family)
-        fork = psutil.Process(int((tmp_path / "fork").read_text()))
+        fork = psutil.Process(int(said.read_text()))
         fork.kill()
 
 
@@ -146,7 +147,7 @@ def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
     sleeper.suspend()
     process = psutil.Process(sleeper.pid)
     eventually(lambda: process.status() == psutil.STATUS_STOPPED, "it is suspended")
-    assert sleeper.stop(15) == 128 + signal.SIGTERM  # also wakes it up
+    assert sleeper.stop(TIMEOUT) == 128 + signal.SIGTERM  # also wakes it up
 
 
 _WAIT_FOREVER = "import time; time.sleep(600)"
@@ -169,7 +170,7 @@ def test_grace_lets_a_command_end_in_order(tmp_path: Path) -> None:
         "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); "
         "print(1, flush=True); time.sleep(600)"
     )
-    child = child_process.spawn([sys.executable, "-c", polite], log_path=log, grace=10)
+    child = child_process.spawn([sys.executable, "-c", polite], log_path=log, grace=TIMEOUT)
     eventually(log.read_text, "it runs")
     child.release()
     assert child.wait(TIMEOUT) == 7

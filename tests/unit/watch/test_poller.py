@@ -137,6 +137,7 @@ def test_the_source_is_read_after_the_target_and_knows_what_it_said(rig: Rig) ->
 def test_the_source_is_read_after_a_slow_target_not_beside_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rig.poller.interval = TIMEOUT * 10  # no other round asks the source
     rig.start()
     rig.view()
     monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
@@ -249,4 +250,5 @@ def test_closing_closes_the_readers(rig: Rig) -> None:
     rig.start()
     rig.view()
     rig.poller.close()
-    assert all(reader.closed for reader in rig.readers.values())
+    # It does not wait for them for long.
+    eventually(lambda: all(reader.closed for reader in rig.readers.values()), "all are closed")
