@@ -369,9 +369,9 @@ def test_leaving_does_not_wait_for_a_background_job() -> None:
         screen = console.app.screen
         assert isinstance(screen, ConsoleScreen)
         screen.background("silent", job, lambda _: None)
-        assert await asyncio.to_thread(begun.wait, 30)
+        assert await asyncio.to_thread(begun.wait, TIMEOUT)
 
-    release = threading.Timer(30, answered.set)
+    release = threading.Timer(TIMEOUT, answered.set)
     release.start()
     try:
         drive(flow)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,10 +16,12 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingsMap
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.pilot import Pilot
 from textual.widget import Widget
 
 from k2ktui.console._textual import QuietApp, add_bindings, replace_binding
 from k2ktui.console.widgets.text_lines import TextLines
+from tests.support.console.idle import idle_by_its_event_loop
 
 
 class Pressed(Widget, can_focus=True):
@@ -42,6 +46,14 @@ class Sample(QuietApp):
         raise RuntimeError("broken")
 
 
+@asynccontextmanager
+async def driven(app: Sample) -> AsyncIterator[Pilot[Any]]:
+    """Open an app, with a driver that waits on a busy machine, too."""
+    with idle_by_its_event_loop(app):
+        async with app.run_test(size=(80, 24)) as pilot:
+            yield pilot
+
+
 def test_the_private_names_are_there() -> None:
     assert callable(App._fatal_error), "an exception would print values of variables, as secrets"
     assert callable(App._close_messages_no_wait), "the app would not end after an exception"
@@ -59,7 +71,7 @@ def test_an_exception_ends_the_app_with_the_fault_and_prints_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async def run(app: Sample) -> None:
-        async with app.run_test() as pilot:
+        async with driven(app) as pilot:
             app.call_later(app.action_fail)
             await pilot.pause()
 
@@ -76,7 +88,7 @@ def test_an_added_key_works_and_can_be_moved() -> None:
     async def run() -> list[str]:
         app = Sample()
         add_bindings(app, [Binding("x", "note('x')", "X", id="screen.x")])
-        async with app.run_test() as pilot:
+        async with driven(app) as pilot:
             await pilot.press("x")
             app.set_keymap({"screen.x": "f3"})
             await pilot.press("f3", "x")
@@ -90,7 +102,7 @@ def test_a_replaced_key_belongs_to_one_widget() -> None:
         widget = Pressed()
         replace_binding(widget, Binding("enter", "app.note('own')", "Choose", id="grid.open"))
         app = Sample(widget)
-        async with app.run_test() as pilot:
+        async with driven(app) as pilot:
             widget.focus()
             await pilot.press("enter")
             return app.noted, widget.screen.active_bindings["enter"].binding.description
@@ -103,7 +115,7 @@ def test_lines_that_change_again_before_they_are_laid_out_are_all_seen() -> None
     async def run() -> int:
         lines = TextLines(id="lines")
         app, size = Sample(lines), Size(100, 30)
-        async with app.run_test(size=(80, 24)) as pilot:
+        async with driven(app) as pilot:
             lines.styles.height = "auto"
             await pilot.pause()
             lines.show([()] * 5)

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.replication import ReplicationScreen
 from k2ktui.console.session import DemoStep, LeaveChoice, Session
-from k2ktui.console.widgets import start_dialog
+from k2ktui.console.widgets import start_dialog, typed_keys
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.errors import Refused
 from k2ktui.jobs import manager
@@ -129,7 +129,11 @@ def test_a_name_that_arrives_with_its_key_reaches_the_dialog(directory: Path) ->
     assert not list(directory.iterdir())
 
 
-def test_a_name_that_is_typed_after_a_refusal_is_no_command(directory: Path) -> None:
+def test_a_name_that_is_typed_after_a_refusal_is_no_command(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typed_keys, "_IGNORED_S", TIMEOUT)  # a busy machine types slowly
+
     async def flow(console: ConsoleDriver) -> None:
         await console.press("5")
         await console.press_at_once("J", *"queue-1", "tab", "space")

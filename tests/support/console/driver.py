@@ -44,6 +44,9 @@ from tests.support.console.views import Made, StubFeed, usual
 from tests.support.pipelines.copied import Copied
 
 _LOOK_S = 0.05
+# A notice is shown for five seconds. As many may pass before a test on a busy machine looks for it:
+# here, not more than half a second passes between two looks.
+_NOTICE_S, _STEP_S = ConsoleApp.NOTIFICATION_TIMEOUT, 0.5
 # A key whose widget takes so long to handle it counts as lost: on a busy machine none does.
 _LOST, _LOST_S = "k2ktui.console.widgets.typed_keys._LOST_S", 120.0
 _SESSION = ("flow", "files", "notes", "leave_choices", "recorder")
@@ -64,6 +67,34 @@ class ConsoleDriver:
         self.app, self.pilot = app, pilot
         self.feed: Any = app.session.feed
         self._awaits_workers = awaits_workers
+        self._given: dict[str, float] = {}
+        self._looked_at = time.monotonic()
+        self._keep_notices()
+
+    def _keep_notices(self) -> None:
+        """Keep the texts of notices, each with the seconds that it has left."""
+        notify, clear = self.app.notify, self.app.clear_notifications
+
+        def keep(message: str, **how: Any) -> None:
+            self._given[str(message)] = _NOTICE_S
+            notify(message, **how)
+
+        def forget() -> None:
+            self._given.clear()
+            clear()
+
+        vars(self.app).update(notify=keep, clear_notifications=forget)
+
+    def _look(self) -> None:
+        """Let time pass for the notices."""
+        now = time.monotonic()
+        passed = min(now - self._looked_at, _STEP_S)
+        self._looked_at = now
+        for text, left in list(self._given.items()):
+            if left > passed:
+                self._given[text] = left - passed
+            else:
+                self._given.pop(text, None)
 
     @property
     def screen(self) -> Screen[Any]:
@@ -77,8 +108,9 @@ class ConsoleDriver:
 
     @property
     def notices(self) -> str:
-        """The notices that are shown."""
-        return "\n".join(str(notification.message) for notification in self.app._notifications)
+        """The notices that are shown, or were given a few looks ago."""
+        shown = [str(notification.message) for notification in self.app._notifications]
+        return "\n".join(dict.fromkeys([*list(self._given), *shown]))
 
     def strips(self) -> Sequence[Strip]:
         """Return what is on the screen, line by line, with styles."""
@@ -167,6 +199,7 @@ class ConsoleDriver:
                 await self.app.workers.wait_for_complete()
                 break
         await self.pilot.pause()
+        self._look()
 
     async def show(self) -> None:
         """Show what the made pipeline is now."""
@@ -180,6 +213,7 @@ class ConsoleDriver:
             assert self.app.fault is None, self.app.fault
             assert time.monotonic() < end, f"not {what}:\n{self.text}\n{self.notices}"
             await self.pilot.pause(_LOOK_S)
+            self._look()
 
     async def sees(self, *texts: str) -> None:
         """Wait until each text is on the screen or in a notice."""

@@ -49,6 +49,8 @@ SIZE = (120, 40)
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
 WHO = "ops@bastion1"
 _FEW = 3
+# What the console's timers do may begin a worker, whose end they show; none does so each time.
+_ROUNDS = 3
 # Keys that Textual gives to screens and fields.
 _OF_TEXTUAL = (
     "app.focus_",
@@ -136,15 +138,22 @@ class Walk:
     async def settle(self) -> None:
         """Wait until nothing happens any more. A worker may wait for the answer of a dialog."""
         await self.console.pilot.pause()
-        while not self.is_busy and any(map(self._is_awaited, self.app.workers)):
-            await asyncio.sleep(0.01)
+        for _ in range(_ROUNDS):
+            while self._awaits_workers:
+                await asyncio.sleep(0.01)
+                await self.console.pilot.pause()
+            # What the console's timers do, each after some time, has been done.
+            self.app.update_frame()
+            screen = self.console.screen
+            if isinstance(screen, ListScreen) and screen.query("#side"):
+                screen.show_side()
             await self.console.pilot.pause()
-        # What the console's timers do, each after some time, has been done.
-        self.app.update_frame()
-        screen = self.console.screen
-        if isinstance(screen, ListScreen) and screen.query("#side"):
-            screen.show_side()
-        await self.console.pilot.pause()
+            if not self._awaits_workers:
+                break
+
+    @property
+    def _awaits_workers(self) -> bool:
+        return not self.is_busy and any(map(self._is_awaited, self.app.workers))
 
     def _is_awaited(self, worker: Worker[Any]) -> bool:
         asks = (ASK, "question", *([ACT] if isinstance(self.console.screen, Dialog) else []))
