@@ -52,7 +52,7 @@ def handler(state: Path) -> Iterator[Diagnostics]:
     yield handler
     logger.propagate = True
     logger.removeHandler(handler)
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     forget_secrets()
 
 
@@ -135,7 +135,7 @@ def test_lines_of_a_library_that_differ_in_numbers_are_counted(
     say("librdkafka", "SSL handshake failed")
     now += 10.0
     say("librdkafka", "127.0.0.1:9: Connection refused")
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     lines = [line.partition("librdkafka: ")[2] for line in logged(state).splitlines()]
     assert [line for line in lines if line] == [
         "127.0.0.1:0: Connection refused",
@@ -179,7 +179,7 @@ def test_no_secret_is_in_the_file(handler: Diagnostics, state: Path) -> None:
     log.info("-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----", SECRET)
     remember_secrets([("ssl.key.password", "unnamed-pass")])
     log.info("unnamed-pass was in no setting of this text")
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     text = logged(state)
     assert "no login" in text and "_cause_of_a_library" in text and "which led to:" in text
     assert "'other': 1" in text and "subjects" in text and "username=ann" in text
@@ -224,11 +224,11 @@ def test_a_child_of_a_fork_writes_its_own_lines(handler: Diagnostics, state: Pat
     child = os.fork()
     if child == 0:
         log.info("in the child")
-        handler.flush_lines()
+        handler.flush_lines(TIMEOUT)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     log.info("after the fork")
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     assert eventually(lambda: logged(state).count("fork"), "both lines") == 2
     assert f" {child} INFO k2ktui.lib: in the child" in logged(state)
 
@@ -240,7 +240,7 @@ def test_what_is_too_much_for_the_disk_is_counted(
     logging.getLogger("k2ktui.lib").info("lost")
     monkeypatch.undo()
     logging.getLogger("k2ktui.lib").info("kept")
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     files = [*Path(handler.file or "").parent.glob("*.log")]
     assert "1 line lost" in files[0].read_text() and "kept" in files[0].read_text()
 
@@ -320,7 +320,7 @@ def test_a_bug_in_a_thread_is_reported_without_a_traceback(state: Path) -> None:
         [sys.executable, "-c", _DYING_THREAD, "jobs", "list"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
     )
     said = Said(done.returncode, done.stdout, done.stderr)
@@ -340,7 +340,7 @@ def test_a_message_that_cannot_be_formatted_breaks_nothing(handler: Diagnostics)
 
 def test_names_cannot_control_a_terminal(handler: Diagnostics, state: Path) -> None:
     logging.getLogger("k2ktui.lib").info("topic %s", "a\x1b[2Jb\rc")
-    handler.flush_lines()
+    handler.flush_lines(TIMEOUT)
     assert "topic a\\x1b[2Jb" in logged(state) and "\x1b" not in logged(state)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands import commands
 from tests.support.commands.commands import run_command
 
@@ -31,7 +31,7 @@ def test_output_and_exit_code_are_the_same(
     monkeypatch.chdir(tmp_path)
     Path("pipeline.yaml").write_text("name: ${env:string:PIPELINE}\nreplication: 1\n")
     monkeypatch.setenv("PIPELINE", "a-\\e")
-    forked = run_command(arguments, os.environ, 60)
+    forked = run_command(arguments, os.environ, TIMEOUT)
     command = [sys.executable, "-m", "k2ktui", *arguments]
     own = subprocess.run(command, capture_output=True, text=True)
     assert (forked.returncode, forked.stdout) == (own.returncode, own.stdout)
@@ -39,8 +39,8 @@ def test_output_and_exit_code_are_the_same(
 
 
 def test_what_python_reads_at_its_start_is_respected() -> None:
-    plain = run_command(["--version"], os.environ, 60)
-    timed = run_command(["--version"], {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}, 60)
+    plain = run_command(["--version"], os.environ, TIMEOUT)
+    timed = run_command(["--version"], {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}, TIMEOUT)
     assert timed.stdout == plain.stdout
     assert "import time:" in timed.stderr and not plain.stderr
 
@@ -79,7 +79,7 @@ def test_a_command_that_hangs_is_killed(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(hanging(tmp_path), os.environ, 1)
-    assert run_command(["--version"], os.environ, 60).returncode == 0
+    assert run_command(["--version"], os.environ, TIMEOUT).returncode == 0
     eventually(lambda: not in_directory(tmp_path), "the command has ended")
 
 
@@ -87,7 +87,7 @@ def test_a_command_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> No
     arguments = hanging(tmp_path)
     program = (
         "import os\nfrom tests.support.commands.commands import run_command\n"
-        f"os.chdir({str(tmp_path)!r})\nrun_command({arguments!r}, os.environ, 60)"
+        f"os.chdir({str(tmp_path)!r})\nrun_command({arguments!r}, os.environ, {TIMEOUT})"
     )
     root = Path(__file__).parents[3]
     with subprocess.Popen([sys.executable, "-c", program], cwd=root) as waiting:

@@ -16,6 +16,7 @@ import pytest
 from k2ktui.cli.mm2 import publish as mm2_publish
 from k2ktui.cli.terminal.ending import ending_signals
 from k2ktui.mm2.publish import Published
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.commands.in_process import invoke
 from tests.unit.config.files import MINIMAL
 
@@ -41,7 +42,7 @@ def test_a_hang_up_ends_what_was_not_set_to_ignore_it(
         [sys.executable, "-c", _COMMAND],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, inherited),
     )

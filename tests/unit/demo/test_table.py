@@ -13,6 +13,7 @@ from rich.console import Console
 
 from k2ktui.demo.screen import Screen, TopicLine, summarize_topics, topics_table
 from k2ktui.watch.model import PartName
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.views import Made
 
 
@@ -138,7 +139,7 @@ def test_a_closed_pipe_disturbs_nothing(first: str) -> None:
             [sys.executable, "-c", code],
             stdout=writing,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=TIMEOUT,
             check=False,
             text=True,
         )

@@ -300,7 +300,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from k2ktui.drill.hook_process import CommandEnd, inherited_environment, run_command, show_output
 from k2ktui.secret_values import forget_secrets, remember_secrets
+from tests.support.clusters.kafka import TIMEOUT
 
 
-def run(directory: Path, script: str, timeout_s: float = 60.0) -> CommandEnd:
+def run(directory: Path, script: str, timeout_s: float = TIMEOUT) -> CommandEnd:
     return run_command(
         [sys.executable, "-I", "-c", script],
         {"ONLY": "this"},

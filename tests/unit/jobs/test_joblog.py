@@ -34,7 +34,7 @@ from k2ktui.replication.reports.events import (
     Stopped,
     Waiting,
 )
-from tests.support.clusters.kafka import eventually
+from tests.support.clusters.kafka import TIMEOUT, eventually
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e" + "n" * 300
 FAULT = Fault(SourcePartition(HOSTILE, 3), FaultKind.TRUNCATED, f"lost {HOSTILE}", "do this", 7)
@@ -123,7 +123,7 @@ def test_a_log_is_bounded_and_loses_nothing_that_is_kept(place: JobDirectory) ->
     with os.fdopen(reads, "rb") as turned:
         try:
             command = [sys.executable, "-c", _WRITER, str(place.directory), str(writes)]
-            subprocess.run(command, pass_fds=(writes,), check=True, timeout=60)
+            subprocess.run(command, pass_fds=(writes,), check=True, timeout=TIMEOUT)
         finally:
             os.close(writes)
         assert int(turned.read()) > 3

@@ -12,7 +12,7 @@ from k2ktui.runtime.host import birth_of
 
 
 def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
 def test_this_process_is_alive_and_of_this_boot() -> None:

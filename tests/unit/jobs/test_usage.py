@@ -11,6 +11,7 @@ import psutil
 from k2ktui.jobs.process import ProcessIdentity
 from k2ktui.jobs.usage import UsageReader
 from k2ktui.runtime.host import birth_of
+from tests.support.clusters.kafka import TIMEOUT
 
 # Starts a child that keeps a processor busy and 64 MiB of memory.
 _PARENT = """
@@ -33,7 +34,7 @@ def test_memory_and_processors_of_a_process_and_its_children() -> None:
             assert first.memory_limit <= psutil.virtual_memory().total
             assert first.cores is None and first.cores_limit >= 1
             cores = 0.0
-            end = time.monotonic() + 60
+            end = time.monotonic() + TIMEOUT
             while not cores and time.monotonic() < end:
                 time.sleep(0.1)
                 again = reader.read(identity, time.monotonic())

