@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from textual.app import App
+from textual.pilot import Pilot
 from textual.timer import Timer
 
 # A console that is never idle (it should be, between two seconds) still continues after this time
@@ -25,6 +26,7 @@ _TIMER_S = 1 / 120
 # A timer of the screen that ends so soon ends at once, when nothing else is left to do: the panel
 # beside a table follows a cursor that rests. A test that looks before would see the row of before.
 _SOON_S = 0.5
+_wait_for_screen = Pilot._wait_for_screen
 # Turns of the event loop without anything to run; one alone may lie between two messages.
 _QUIET_TURNS = 3
 
@@ -36,9 +38,13 @@ def idle_by_its_event_loop(app: App[Any]) -> Iterator[None]:
     async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
         await settled(app)
 
+    async def wait_for_screen(pilot: Pilot[Any], timeout: float = _LONGEST_WAIT_S) -> bool:
+        return await _wait_for_screen(pilot, timeout)  # half a minute by default
+
     with (
         mock.patch("textual.pilot.wait_for_idle", wait_for_idle),
         mock.patch("textual.app.wait_for_idle", wait_for_idle),
+        mock.patch.object(Pilot, "_wait_for_screen", wait_for_screen),
     ):
         yield
 
