@@ -123,7 +123,8 @@ class Compared:
     """A data set: our row beside the better of both tuned MirrorMaker 2, figure by figure.
 
     These write uncompressed batches; ``same_codec_rate`` is that of one that writes the source's
-    codec, as ours does. What was not measured is None.
+    codec, as ours does. ``cpu_with_brokers`` is the CPU time per GB of the one that has the rate,
+    with both brokers. What was not measured is None.
     """
 
     ours: CopyResult
@@ -132,6 +133,7 @@ class Compared:
     brokers: float | None
     bare_rate: float | None
     same_codec_rate: float | None
+    cpu_with_brokers: float | None
 
     @property
     def data(self) -> DataSet:
@@ -172,6 +174,7 @@ def compare(results: Results, ours: str = MAIN) -> list[Compared]:
                 min((sum(one.brokers_cpu_per_gb or (0,)) for one in both), default=None),
                 bare.rate if bare else None,
                 same.rate if same else None,
+                _with_brokers(max(both, key=lambda one: one.rate or 0.0, default=None)),
             )
         )
     return compared
@@ -216,6 +219,12 @@ def _same_codec(copies: dict[tuple[str, str], CopyResult]) -> Verdict:
 
 def _set_of(one: CopyResult) -> DataSet:
     return DataSet.named(one.data, one.records)
+
+
+def _with_brokers(one: CopyResult | None) -> float | None:
+    if one is None or one.cpu_per_gb is None or one.brokers_cpu_per_gb is None:
+        return None
+    return one.cpu_per_gb + sum(one.brokers_cpu_per_gb)
 
 
 def _divided(ours: float | None, theirs: float | None) -> float | None:
