@@ -109,21 +109,28 @@ def load(bootstrap: str, data: DataSet, *, processes: int, schema_id: int = 0) -
 
 def _run_perf_test(bootstrap: str, data: DataSet) -> None:
     """Let Kafka's own tool produce with the defaults of Kafka's producer."""
-    jars = artifacts.classpath(_TOOLS, artifacts.LOGGING)
-    command = [str(find_java().executable), "-Xmx512m", "-cp", jars.argument, _PERF_TEST]
-    options = {
-        "--bootstrap-server": bootstrap,
-        "--topic": data.topic,
-        "--num-records": data.records,
-        "--record-size": data.size,
-        "--throughput": -1,
-        # Kafka's defaults, in words: batch.size and no compression; linger.ms is left as it is.
-        "--command-property": f"batch.size={data.batch_kib << 10}",
-    }
-    words = [str(word) for option in options.items() for word in option]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    command = perf_test(bootstrap, data.topic, data.records, data.size, data.batch_kib)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"kafka-producer-perf-test failed:\n{done.stdout}{done.stderr}")
+
+
+def perf_test(
+    bootstrap: str, topic: str, records: int, size: int, batch_kib: int = 16, rate: int = -1
+) -> list[str]:
+    """Return the command of Kafka's own tool; ``rate`` is in records/s, -1 for no limit."""
+    jars = artifacts.classpath(_TOOLS, artifacts.LOGGING)
+    options = {
+        "--bootstrap-server": bootstrap,
+        "--topic": topic,
+        "--num-records": records,
+        "--record-size": size,
+        "--throughput": rate,
+        # Kafka's defaults, in words: batch.size and no compression; linger.ms is left as it is.
+        "--command-property": f"batch.size={batch_kib << 10}",
+    }
+    words = [str(word) for option in options.items() for word in option]
+    return [str(find_java().executable), "-Xmx512m", "-cp", jars.argument, _PERF_TEST, *words]
 
 
 def _fill_all(bootstrap: str, data: DataSet, processes: int, schema_id: int) -> None:

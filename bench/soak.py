@@ -27,6 +27,8 @@ from types import FrameType
 import psutil
 
 from bench.clusters import make_class_archives
+from bench.load import perf_test
+from bench.model import MB
 from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, SLOTS, Scene, draw
 from bench.soak_meter import SoakMeter
 from k2ktui.runtime.node import KafkaNode
@@ -37,6 +39,15 @@ from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.traffic import Traffic
 
 _PARTITIONS = {"a": 1, "b": 2, "c": 3}
+# What is written beside the traffic that is proven: records of 1,000 B by Kafka's own tool. Their
+# topic keeps what 80 s bring at 50 MB/s, longer than a fault takes.
+_LOAD, _LOAD_PARTITIONS, _LOAD_BYTES = "soak-load", 4, 1000
+_LOAD_CONFIG = {
+    "retention.bytes": str(1 << 30),
+    "segment.bytes": str(64 << 20),
+    "file.delete.delay.ms": "1000",
+}
+_RETENTION_CHECK = {"log.retention.check.interval.ms": "5000"}
 _CAUGHT_UP_S, _CONTINUES_S, _START_S = 300.0, 240.0, 180.0
 
 
@@ -69,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--fault-every", type=float, default=60.0, metavar="SECONDS", help="between two faults")
     add("--prove-every", type=float, default=10.0, metavar="MINUTES", help="between two proofs")
     add("--pause", type=float, default=0.2, metavar="SECONDS", help="between bursts of traffic")
+    add("--load", type=int, default=0, metavar="MB/S", help="of a topic that is not proven")
     add("--seed", type=int, default=1, help="decides faults and traffic; when, decides the clock")
     add("--mode", choices=("shared", "exclusive"), default="shared", help="coordination.mode")
     add("--fault", action="append", choices=FAULTS, help="only this one; can be repeated")
@@ -99,8 +111,8 @@ class Soak:
         for path in (temporary, state):
             path.mkdir()
         os.environ |= {"TMPDIR": str(temporary), "XDG_STATE_HOME": str(state)}
-        source = KafkaNode("source", self._directory / "source")
-        target = ProxiedNode("target", self._directory / "target")
+        source = KafkaNode("source", self._directory / "source", _RETENTION_CHECK)
+        target = ProxiedNode("target", self._directory / "target", properties=_RETENTION_CHECK)
         with contextlib.ExitStack() as stack:
             for node in (source, target):
                 stack.callback(node.close)
@@ -113,6 +125,8 @@ class Soak:
             pipeline = Pipeline(self._directory, source, target, "soak-.*", settings, "soak")
             stack.callback(pipeline.close)
             topics = self._make_topics(source, 0)
+            if self._options.load:
+                stack.enter_context(_loading(source, self._options.load))
             scene = Scene(pipeline, target, pipeline.start(), self._dice)
             watch = stack.enter_context(_watching(pipeline.write(), self._directory / "watch.out"))
 
@@ -124,8 +138,11 @@ class Soak:
 
             directories = {"temporary files": temporary, "state files": state}
             meter = SoakMeter(processes, directories, min(15.0, self._options.minutes * 1.5))
+            began = time.monotonic()
             with meter:
                 self._soak(scene, topics)
+            if self._options.load:
+                _say_load(scene, time.monotonic() - began)
             code = scene.run.stop()
             return self._report(meter, code, scene.run.tail())
 
@@ -239,6 +256,31 @@ def _watching(file: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def _loading(source: KafkaNode, megabytes: int) -> Iterator[None]:
+    """Write so many MB a second with the defaults of Kafka's producer, until the soak ends."""
+    create_topic(source, _LOAD, partitions=_LOAD_PARTITIONS, config=_LOAD_CONFIG)
+    rate = int(megabytes * MB / _LOAD_BYTES)
+    records = rate * 60 * 60 * 24 * 7
+    command = perf_test(
+        source.bootstrap, _LOAD, min(records, (1 << 31) - 1), _LOAD_BYTES, rate=rate
+    )
+    out = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=out, stdout=out, stderr=out)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _say_load(scene: Scene, seconds: float) -> None:
+    """Say how much of the load was written, and how much of it is on the target."""
+    written = sum(end_offsets(scene.pipeline.source, _LOAD).values()) * _LOAD_BYTES / MB
+    copied = _ends(scene, _LOAD) * _LOAD_BYTES / MB
+    _say(event="load", written_mb_s=written / seconds, copied_mb_s=copied / seconds)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -124,7 +124,8 @@ def _data(node: KafkaNode, topic: str) -> list[StoredBatch]:
 
 # Three starts of Spark, each within the time that `expect` and `wait` allow for one.
 @pytest.mark.timeout(4 * START_TIMEOUT + 180)
-@pytest.mark.rotate("only_mode,seed", [("shared", 0), ("exclusive", 1)])
+@pytest.mark.rotate("only_mode", MODES)
+@pytest.mark.seeds(2)
 def test_any_process_killed_at_any_time(
     make_pipeline: MakePipeline,
     source: KafkaNode,

@@ -64,6 +64,7 @@ def test_a_run_joins_only_where_runs_share_a_pipeline(capsys: pytest.CaptureFixt
 @pytest.mark.timeout(600)
 def test_a_short_one_passes(tmp_path: Path) -> None:
     options = ["--minutes=0.5", "--fault-every=12", "--fault=worker killed", "--prove-every=0.5"]
+    options.append("--load=2")
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak", *options, "--data", str(tmp_path)],
         capture_output=True,
@@ -72,6 +73,8 @@ def test_a_short_one_passes(tmp_path: Path) -> None:
     )
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, said
+    (load,) = (line for line in said if line["event"] == "load")
+    assert load["written_mb_s"] > 0 and load["copied_mb_s"] > 0
     end = said[-1]
     assert end["event"] == "end" and end["faults"] >= 1 and end["proofs"] == 1 and end["records"]
     assert not list(tmp_path.iterdir())
