@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def command(
     if output is not None:
         _check_output(output)
     flow = load_pipeline_flow(files)
+    gc.freeze()  # the collector looked through all modules again and again: a tenth of the time
     with _told_when_stopped(), compare_pipeline(flow, options) as (report, done):
         is_stored = no_store or _store(flow.config, report)
         if output is not None:
