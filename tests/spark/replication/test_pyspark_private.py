@@ -30,6 +30,13 @@ from pyspark import SparkContext
 
 runtime = SparkRuntime(SparkSettings(master="local[1]"), "test", {}, {})
 runtime.start()
+import sys
+assert "pandas" not in sys.modules, "where it is installed, each start would import it"
+from py4j.protocol import INPUT_CONVERTER
+import numpy as np
+first = [next((type(one).__name__ for one in INPUT_CONVERTER if one.can_convert(value)), "")
+         for value in (np.ones(2), np.int64(1), np.ones((2, 2)), "a")]
+assert first == ["NumpyArrayConverter", "NumpyScalarConverter", "ListConverter", ""], first
 context, java = runtime._context, runtime._gateway.proc
 assert os.getsid(java.pid) == java.pid, "Ctrl-C in the terminal would end Java before the driver"
 assert context._jsc.sc().isStopped() is False, "a living session would count as ended"
