@@ -1,76 +1,66 @@
 """Convert views to and from JSON, for recordings and ``k2ktui watch --json``.
 
-Wide rows are stored as tables (``columns`` once, then ``rows``), because there are thousands.
+Fields are those that the classes of a view declare: one that is added there is recorded, and has
+its default in recordings without it. Wide rows are tables (``columns`` once, then ``rows``),
+because there are thousands.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from k2ktui.engine.compare.record import comparison_body, read_comparison
-from k2ktui.engine.drill.objectives import Objectives
-from k2ktui.engine.drill.pair_state import PairState
-from k2ktui.engine.moves.audit import Audit, AuditRow, RereadEstimate
-from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary
+from k2ktui.engine.compare.record import ComparisonRecord, comparison_body, read_comparison
+from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.engine.moves.groups import GroupRow
-from k2ktui.engine.moves.journal import JournalHeader, Runner
-from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
     flag,
     integer,
     items,
+    mapping,
     number,
     parse_object,
     rows,
 )
 from k2ktui.engine.strict_json import text as strict_text
-from k2ktui.watch.model import (
-    ClusterView,
-    Part,
-    PartitionRow,
-    PartName,
-    PipelinePair,
-    Point,
-    Totals,
-    View,
-)
+from k2ktui.watch.model import PartitionRow, Point, View
 
 VERSION = 1
 LARGEST_VIEW = 256 << 20
 T = TypeVar("T")
-Table = dict[str, Any]
+Read = Callable[[Any], Any]
+
+_TABLES = (PartitionRow, GroupRow, Point, AuditRow)
+# Drills have records of their own, with more than a view shows.
+_NOT_RECORDED = frozenset({"drills", "rehearsals"})
+# Left out where there is none.
+_OPTIONAL = ("objectives", "last_comparison", "audit")
+# Recordings have one column under its first name.
+_STORED = {"lag_s": "lag_seconds"}
 
 
 class MalformedView(ValueError):
     """The text is not a view, or has a version that this program does not read."""
 
 
-def _names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-_STATUS = _names(PartitionStatus)
-# Recordings have one field under its first name.
-_STORED = {"lag_s": "lag_seconds"}
-_STATUS_COLUMNS = [_STORED.get(name, name) for name in _STATUS]
-_ROW = ["why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"]
-_GROUP = _names(GroupRow)
-_POINT = _names(Point)
-_AUDIT = _names(AuditRow)
-
-
 def dumps(view: View) -> str:
     """Return a view as one line of JSON."""
-    return json.dumps(to_object(view), ensure_ascii=False, separators=(",", ":"))
+    value = {"v": VERSION, **_encode(view)}
+    for name in _OPTIONAL:
+        if not value[name]:
+            del value[name]
+    if view.objectives:
+        missed = [*view.missed_rpo, *view.missed_rto]
+        value["objectives"] = {**_encode(view.objectives), "missed": missed}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_encode)
 
 
 def loads(text: str | bytes) -> View:
@@ -80,7 +70,11 @@ def loads(text: str | bytes) -> View:
         MalformedView: the text is not a view.
     """
     try:
-        return from_object(parse_object(text, "the view", largest=LARGEST_VIEW))
+        value = parse_object(text, "the view", largest=LARGEST_VIEW)
+        if (version := value.pop("v")) != VERSION:
+            raise MalformedView(f"version {version!r:.40}, this release reads version {VERSION}")
+        value.get("objectives", {}).pop("missed", None)
+        return _decode(View, value)
     except MalformedView:
         raise
     except MalformedRecord as error:
@@ -89,217 +83,121 @@ def loads(text: str | bytes) -> View:
         raise MalformedView(f"not a view: {type(error).__name__}") from error
 
 
-def to_object(view: View) -> dict[str, Any]:
-    """Return a view as an object of JSON types."""
-    last = view.last_comparison
-    return {
-        "v": VERSION,
-        "pair": asdict(view.pair),
-        "taken_at": view.taken_at,
-        "parts": {str(name): asdict(part) for name, part in view.parts.items()},
-        "source": asdict(view.source),
-        "target": asdict(view.target),
-        "partitions": {
-            "columns": _STATUS_COLUMNS + _ROW,
-            "rows": [_partition(row) for row in view.partitions],
-        },
-        "groups": _table(_GROUP, view.groups),
-        "summaries": [asdict(summary) for summary in view.summaries],
-        "heartbeat_at": view.heartbeat_at,
-        "commits_at": view.commits_at,
-        "source_down": view.source_down,
-        "runners": [asdict(runner) for runner in view.runners],
-        "journal": [asdict(header) for header in view.journal],
-        "pair_state": view.pair_state.as_json(),
-        **({"objectives": _objectives(view)} if view.objectives else {}),
-        **({"last_comparison": comparison_body(last)} if last is not None else {}),
-        "totals": asdict(view.totals),
-        "points": _table(_POINT, view.points),
-        **({"audit": _audit(view.audit)} if view.audit else {}),
-        "mappings_expire_at": view.mappings_expire_at,
-        "notes": list(view.notes),
-        "has_run": view.has_run,
-    }
+def _encode(value: Any) -> dict[str, Any]:
+    """Return an object's fields; those that are objects, too, are encoded in their turn."""
+    if isinstance(value, ComparisonRecord):
+        return comparison_body(value)
+    encoded = {}
+    for name, hint in _hints(type(value)).items():
+        encoded[name] = getattr(value, name)
+        if (kind := _row_kind(hint)) is not None:
+            columns = _columns(kind)
+            read = attrgetter(*columns.values())
+            encoded[name] = {"columns": [*columns], "rows": [read(row) for row in encoded[name]]}
+    return encoded
 
 
-def from_object(value: Mapping[str, Any]) -> View:
-    """Return the view of an object that ``to_object`` made.
-
-    Raises:
-        MalformedView: it has another version.
-        MalformedRecord, ValueError, KeyError, TypeError, AttributeError: it is damaged.
-    """
-    if value["v"] != VERSION:
-        raise MalformedView(f"version {value['v']!r:.40}, this release reads version {VERSION}")
-    return View(
-        pair=_make(PipelinePair, value["pair"]),
-        taken_at=number(value["taken_at"]),
-        parts={PartName(name): _make(Part, part) for name, part in value["parts"].items()},
-        source=_make(ClusterView, value["source"]),
-        target=_make(ClusterView, value["target"]),
-        partitions=tuple(map(_partition_row, _rows(value["partitions"]))),
-        groups=tuple(_make(GroupRow, row) for row in _rows(value["groups"])),
-        summaries=tuple(map(_summary, value["summaries"])),
-        heartbeat_at=_time(value.get("heartbeat_at")),
-        commits_at=_time(value["commits_at"]),
-        source_down=strict_text(value["source_down"]),
-        runners=tuple(map(_runner, value["runners"])),
-        journal=tuple(_make(JournalHeader, header) for header in value["journal"]),
-        # A recording of an earlier release lacks it.
-        pair_state=_make(PairState, value.get("pair_state", {})),
-        objectives=_read_objectives(value.get("objectives", {})),
-        last_comparison=(
-            read_comparison(value["last_comparison"]) if "last_comparison" in value else None
-        ),
-        totals=_make(Totals, value["totals"]),
-        points=tuple(_make(Point, row) for row in _rows(value["points"])),
-        audit=_read_audit(value["audit"]) if "audit" in value else None,
-        mappings_expire_at=_time(value.get("mappings_expire_at")),
-        notes=tuple(strict_text(note) for note in items(value["notes"])),
-        has_run=flag(value.get("has_run", True)),
-    )
-
-
-def _objectives(view: View) -> dict[str, Any]:
-    return {**view.objectives.as_json(), "missed": [*view.missed_rpo, *view.missed_rto]}
-
-
-def _read_objectives(value: Mapping[str, Any]) -> Objectives:
-    records = value.get("rpo_records")
-    return Objectives(
-        None if records is None else integer(records),
-        _time(value.get("rpo_s")),
-        _time(value.get("rto_s")),
-    )
-
-
-def _time(value: object) -> float | None:
-    return None if value is None else number(value)
-
-
-def _make(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return an object whose fields have the types that its class declares.
+def _decode(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return an object of the fields that its class declares.
 
     Raises:
         MalformedRecord: a field has another type.
         TypeError: a field is missing or unknown.
     """
-    kinds = _kinds_of(kind)  # type: ignore[arg-type]
-    checked = dict(values)
-    for name, value in values.items():
-        given, allowed = type(value), kinds.get(name)
-        if allowed is not None and given not in allowed:
-            checked[name] = _member(allowed, value, name)
-        if given is int:
-            integer(value, -LARGEST)
-        elif given is dict:
-            for key, count in value.items():
-                strict_text(key)
-                integer(count)
-    return kind(**checked)
+    readers = _readers(kind)
+    if not values.keys() <= readers.keys():
+        raise TypeError("a field is unknown")
+    return kind(**{name: readers[name](value) for name, value in values.items()})
 
 
-def _member(allowed: frozenset[type], value: object, name: str) -> StrEnum:
-    """Return the enumeration member that a text names."""
-    for kind in allowed:
-        if issubclass(kind, StrEnum) and isinstance(value, str):
-            return kind(value)
-    raise MalformedRecord(f"{type(value).__name__} as {name[:40]}")
+def _decode_table(kind: type[T], table: Mapping[str, Any]) -> tuple[T, ...]:
+    names, paths = [strict_text(name) for name in items(table["columns"])], _columns(kind)
+    decoded = []
+    for cells in rows(table["rows"]):
+        values: dict[str, Any] = {}
+        for name, cell in zip(names, cells, strict=True):
+            outer, _, inner = paths[name].rpartition(".")
+            (values.setdefault(outer, {}) if outer else values)[inner] = cell
+        decoded.append(_decode(kind, values))
+    return tuple(decoded)
 
 
 @cache
-def _kinds_of(kind: type) -> dict[str, frozenset[type]]:
-    """Return the types that each field's value may have, for fields with a single value."""
-    by_name = {}
-    for name, hint in get_type_hints(kind).items():
-        parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        kinds = {get_origin(part) or part for part in parts}
-        if float in kinds:
-            kinds.add(int)
-        if Mapping in kinds:
-            kinds.add(dict)
-        if not any(issubclass(kind, tuple) for kind in kinds):
-            by_name[name] = frozenset(kinds)
-    return by_name
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the types of a class's fields that are recorded."""
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind) if f.name not in _NOT_RECORDED}
 
 
-def _table(columns: list[str], rows: Iterable[object]) -> Table:
-    values = attrgetter(*columns)
-    return {"columns": columns, "rows": [values(row) for row in rows]}
+@cache
+def _columns(kind: type) -> dict[str, str]:
+    """Return the columns of a table, with the attribute that each is of."""
+    columns = {}
+    for name, hint in _hints(kind).items():
+        for inner in _hints(hint) if is_dataclass(hint) else ():
+            columns[_STORED.get(inner, inner)] = f"{name}.{inner}"
+        if not is_dataclass(hint):
+            columns[name] = name
+    return columns
 
 
-_status_values = attrgetter(*_STATUS)
-_row_values = attrgetter(*_ROW)
+@cache
+def _readers(kind: type) -> dict[str, Read]:
+    return {name: _reader(hint) for name, hint in _hints(kind).items()}
 
 
-def _partition(row: PartitionRow) -> list[Any]:
-    return [*_status_values(row.status), *_row_values(row)]
+def _row_kind(hint: Any) -> type | None:
+    """Return the class of a table's rows; None if a field is no table."""
+    args = get_args(hint)
+    return args[0] if get_origin(hint) is tuple and args[0] in _TABLES else None
 
 
-def _rows(table: Table) -> list[dict[str, Any]]:
-    columns = [strict_text(name) for name in items(table["columns"])]
-    return [dict(zip(columns, row, strict=True)) for row in rows(table["rows"])]
+def _reader(hint: Any) -> Read:
+    """Return the function that checks a field's value, and converts it to its type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        (kind,) = (arg for arg in args if arg is not NoneType)
+        return partial(_read_optional, _reader(kind))
+    if (kind := _row_kind(hint)) is not None:
+        return partial(_decode_table, kind)
+    if origin is tuple:
+        return partial(_read_tuple, _member_reader(args[0]), None if ... in args else len(args))
+    if origin is Mapping:
+        return partial(_read_mapping, *map(_member_reader, args))
+    if hint is ComparisonRecord:
+        return read_comparison
+    if is_dataclass(hint):
+        return partial(_decode, hint)
+    return hint if issubclass(hint, StrEnum) else _PLAIN[hint]
 
 
-def _runner(values: Mapping[str, Any]) -> Runner:
-    # A recording of an earlier release lacks them.
-    owned = tuple(map(integer, items(values.get("owned", []))))
-    return _make(Runner, {**values, "owned": owned})
+def _member_reader(hint: Any) -> Read:
+    return integer if hint is int else _reader(hint)  # what is counted is not negative
 
 
-def _partition_row(row: dict[str, Any]) -> PartitionRow:
-    # A recording of an earlier release lacks the newest fields.
-    known = {
-        name: row[column]
-        for name, column in zip(_STATUS, _STATUS_COLUMNS, strict=True)
-        if column in row
-    }
-    status = _make(PartitionStatus, known)
-    return _make(
-        PartitionRow,
-        {
-            "status": status,
-            "why": row["why"],
-            "rate": row["rate"],
-            "direction": row["direction"],
-            "eta_s": row["eta_s"],
-            "spans": _tuples(row["spans"], 2),
-            "gaps": _tuples(row["gaps"], 2),
-            "ranges": _tuples(row["ranges"], 3),
-        },
-    )
+def _read_optional(read: Read, value: Any) -> Any:
+    return None if value is None else read(value)
 
 
-def _tuples(value: object, width: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(map(integer, row)) for row in rows(value, width))
+def _read_tuple(read: Read, length: int | None, value: Any) -> tuple[Any, ...]:
+    members = items(value)
+    if length is not None and len(members) != length:
+        raise MalformedRecord("a row of another length")
+    return tuple(map(read, members))
 
 
-def _summary(value: dict[str, Any]) -> GroupSummary:
-    sides = {side: _make(GroupSide, value[side]) for side in ("source", "target")}
-    # A recording of an earlier release lacks both.
-    again = {
-        name: _make(RereadEstimate, value[name]) for name in ("ours", "theirs") if value.get(name)
-    }
-    off = {"ahead": int(bool(value["skips"])), "behind": int(bool(value["rereads"]))}
-    return _make(GroupSummary, {**off, **value, **sides, **again})
+def _read_mapping(read_key: Read, read: Read, value: Any) -> dict[Any, Any]:
+    return {read_key(key): read(member) for key, member in mapping(value).items()}
 
 
-def _audit(audit: Audit) -> dict[str, Any]:
-    return {
-        "flow": audit.flow,
-        "taken_at": audit.taken_at,
-        "rows": _table(_AUDIT, audit.rows),
-        "notes": list(audit.notes),
-    }
+def _read_number(value: Any) -> Any:
+    number(value, -LARGEST)
+    return value
 
 
-def _read_audit(value: Mapping[str, Any]) -> Audit:
-    return _make(
-        Audit,
-        {
-            "flow": value["flow"],
-            "taken_at": value["taken_at"],
-            "rows": tuple(_make(AuditRow, row) for row in _rows(value["rows"])),
-            "notes": tuple(strict_text(note) for note in items(value["notes"])),
-        },
-    )
+_PLAIN: dict[Any, Read] = {
+    str: strict_text,
+    int: partial(integer, low=-LARGEST),
+    float: _read_number,
+    bool: flag,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from k2ktui.engine.drill.checks import DrillKind
@@ -14,7 +13,6 @@ from k2ktui.engine.moves.group_sums import judge_group, judge_group_row
 from k2ktui.engine.severity import Severity
 from k2ktui.present.failover import failover_lines
 from k2ktui.present.view_lines import view_lines
-from k2ktui.watch.codec import dumps, loads, to_object
 from k2ktui.watch.model import View
 from k2ktui.watch.severity import find_problems
 from tests.support.console.views import NOON, Made
@@ -126,16 +124,3 @@ def test_a_failback_that_has_opened_nothing_yet_is_known_by_the_name_of_its_pipe
     assert made.view().pair_state.phase == "failing back"
     made.opposite = (replace(back, pipeline="payments-reverse"),)
     assert made.view().pair_state.phase == "failed over"
-
-
-def test_a_recording_keeps_the_state_and_one_without_it_is_readable() -> None:
-    view = failed_over()
-    again = loads(dumps(view))
-    assert again.pair_state == view.pair_state and again.groups == view.groups
-    old = to_object(busy().view())
-    del old["pair_state"]
-    for summary in old["summaries"]:
-        del summary["moved"], summary["moved_unmapped"]
-    del old["totals"]["arrived_records"], old["totals"]["rpo_s"]
-    read = loads(json.dumps(old))
-    assert str(read.pair_state.phase) == "unknown"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from k2ktui.engine.drill.objectives import Objectives
@@ -10,7 +9,6 @@ from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.severity import Severity
 from k2ktui.present.failover import failover_lines, held_line
 from k2ktui.present.view_lines import view_lines
-from k2ktui.watch.codec import dumps, loads, to_object
 from k2ktui.watch.model import View
 from k2ktui.watch.severity import find_problems, judge_partition
 from tests.support.console.views import NOON, Made
@@ -83,16 +81,3 @@ def test_after_a_failover_nothing_is_held() -> None:
     view = made.view()
     assert view.totals.states == {"fenced": 3}
     assert (view.totals.held_partitions, view.failover.held_records) == (0, None)
-
-
-def test_a_recording_has_it_and_one_of_an_earlier_release_is_read() -> None:
-    view = held().view()
-    assert loads(dumps(view)) == replace(view, drills=())
-    value = json.loads(json.dumps(to_object(view)))
-    for name in ("held_partitions", "held_records", "held_s"):
-        del value["totals"][name]
-    at = value["partitions"]["columns"].index("hold")
-    for row in (value["partitions"]["columns"], *value["partitions"]["rows"]):
-        del row[at]
-    earlier = loads(json.dumps(value))
-    assert [row.status.hold for row in earlier.partitions] == ["", "", ""]

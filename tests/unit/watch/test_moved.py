@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from k2ktui.present.fleet import fleet_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.present.moved import RETIRE, moved_lines
 from k2ktui.present.view_lines import view_lines
-from k2ktui.watch.codec import dumps, loads, to_object
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading
 from k2ktui.watch.severity import find_problems, judge_partition
@@ -182,24 +180,6 @@ def test_status_says_it_in_json() -> None:
     assert value["moved_topics"] == {DRILL: ["orders"]} and value["can_be_retired"] is False
     assert [row["moved_by"] for row in value["partitions"]] == [DRILL, DRILL, ""]
     assert value["partitions"][0]["moved_at"] == NOON - 3600
-
-
-def test_a_recording_has_it_and_one_of_an_earlier_release_is_read() -> None:
-    view = moved().view()
-    assert loads(dumps(view)) == replace(view, drills=())
-    value = json.loads(json.dumps(to_object(view)))
-    for name in ("moved_topics", "moved_partitions"):
-        del value["totals"][name]
-    for summary in value["summaries"]:
-        del summary["moved_bounded"], summary["moved_with_topic"]
-    for table, names in (("partitions", ("moved_by", "moved_at")), ("groups", ("moved_by",))):
-        for name in names:
-            at = value[table]["columns"].index(name)
-            for row in (value[table]["columns"], *value[table]["rows"]):
-                del row[at]
-    earlier = loads(json.dumps(value))
-    assert [row.status.moved_by for row in earlier.partitions] == ["", "", ""]
-    assert earlier.totals.moved_topics == 0 and earlier.groups[0].moved_by == ""
 
 
 def test_a_row_of_the_fleet_names_what_is_held_and_what_has_moved(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from k2ktui.cli.status import status_object
@@ -11,7 +10,6 @@ from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.severity import Severity
 from k2ktui.present.view_lines import view_lines
-from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading
 from k2ktui.watch.severity import find_problems
@@ -58,16 +56,6 @@ def test_what_is_above_an_objective_is_a_problem() -> None:
         "rto_s": 7.0,
         "missed": ["RPO above 1,199 records", "RTO above 7 s"],
     }
-
-
-def test_a_recording_keeps_the_objectives() -> None:
-    shown = view(Objectives(1199, 5.0, 7.0), rehearsed())
-    text = dumps(shown)
-    assert json.loads(text)["objectives"]["missed"] == shown.missed_rpo + shown.missed_rto
-    replayed = loads(text)
-    assert replayed.objectives == shown.objectives
-    assert replayed.missed_rto == [], "a recording has no drills"
-    assert loads(dumps(replace(shown, objectives=Objectives()))).objectives == Objectives()
 
 
 def test_after_a_failover_the_lag_of_the_past_misses_nothing() -> None:

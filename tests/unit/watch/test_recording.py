@@ -6,20 +6,30 @@ import json
 import queue
 import sqlite3
 import stat
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.drill.objectives import Objectives
+from k2ktui.engine.moves.group_sums import GroupSummary
+from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.journal import RunKind, Runner
+from k2ktui.engine.records.hold import Hold, Holds
+from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.status import HeldBack, PartitionStatus
 from k2ktui.errors import ConfigError
 from k2ktui.watch.codec import MalformedView, dumps, loads
-from k2ktui.watch.model import PartName, PipelinePair, View
+from k2ktui.watch.model import PartName, PipelinePair, Totals, View
 from k2ktui.watch.player import Player, parse_time
 from k2ktui.watch.recording import SCHEMA, Recorder, Recording
 from tests.support.clusters.kafka import TIMEOUT
-from tests.support.console.views import NOON, Made, beside_mirrormaker, runner, usual
+from tests.support.console.views import NOON, Made, beside_mirrormaker, compared, runner, usual
+from tests.support.drill.made_drills import switched_over
 
 
 def lived(polls: int = 5) -> list[View]:
@@ -41,21 +51,56 @@ def recorded(path: Path, views: list[View]) -> Path:
     return path
 
 
+def eventful() -> View:
+    """A view with what few pipelines have: objectives, holds, moved topics, an audit."""
+    made = beside_mirrormaker()
+    made.holds = Holds([Hold("clicks", 1, "ann@bastion", int(NOON * 1000), "why")])
+    made.moved = MovedTopics([MovedTopic("invoices", "invoices", "d1", int(NOON * 1000), "ann")])
+    made.comparison = compared(made, {SourcePartition("clicks", 2): (3, 1)})
+    made.runners = (runner(generation=7, owned=(0, 2)), runner("s", kind=RunKind.SYNC))
+    made.held = {SourcePartition("clicks", 0): HeldBack(12, 90_000, 4711, 75.0)}
+    return replace(made.view(), objectives=Objectives(1199, 5.0, 7.0))
+
+
+def failed_over() -> View:
+    made = usual()
+    made.drills = (switched_over(),)
+    return made.view()
+
+
 def test_views_survive_json() -> None:
-    sharing = Made(runners=(runner(generation=7, owned=(0, 2)),))
-    for view in [*lived(), Made().view(), sharing.view(), beside_mirrormaker().view()]:
-        assert loads(dumps(view)) == view
+    for view in [*lived(), Made().view(), eventful(), failed_over()]:
+        assert loads(dumps(view)) == replace(view, drills=(), rehearsals=())
+    text = json.loads(dumps(eventful()))
+    assert text["objectives"]["missed"] == ["RPO above 1,199 records"]
 
 
-def test_a_recording_of_an_earlier_release_can_be_replayed() -> None:
-    value = json.loads(dumps(usual().view()))
-    for summary in value["summaries"]:
-        del summary["ours"], summary["theirs"]
-    for row in value["runners"]:
-        del row["generation"], row["owned"]
+def test_what_an_earlier_release_did_not_record_has_its_default() -> None:
+    value = json.loads(dumps(eventful()))
+    rows: list[tuple[Any, type]] = [(value, View), (value["totals"], Totals)]
+    rows += [(summary, GroupSummary) for summary in value["summaries"]]
+    rows += [(beat, Runner) for beat in value["runners"]]
+    for row, kind in rows:
+        for field in with_default(kind, but=("partitions", "summaries", "groups", "runners")):
+            row.pop(field, None)
+    for table, kind in (("partitions", PartitionStatus), ("groups", GroupRow)):
+        for field in with_default(kind):
+            at = value[table]["columns"].index(field)
+            for row in (value[table]["columns"], *value[table]["rows"]):
+                del row[at]
     view = loads(json.dumps(value))
-    assert view.audit is None and not view.compares
-    assert [group.group for group in view.summaries] == [g["group"] for g in value["summaries"]]
+    assert (view.objectives, view.audit, view.totals) == (Objectives(), None, Totals())
+    assert {row.status.hold for row in view.partitions} == {""}
+    assert str(view.pair_state.phase) == "unknown" and view.summaries[0].theirs is None
+
+
+def with_default(kind: type[Any], but: Iterable[str] = ()) -> list[str]:
+    """The fields that need not be given."""
+    return [
+        field.name
+        for field in fields(kind)
+        if (field.default, field.default_factory) != (MISSING, MISSING) and field.name not in but
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"v":2}', "null", '{"v":1,"pair":{}}'])
@@ -64,10 +109,24 @@ def test_what_is_no_view_is_refused(text: str) -> None:
         loads(text)
 
 
-def test_a_view_of_another_version_reports_it() -> None:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"v": 2}, "version 2"),
+        ({"drills": []}, "TypeError"),
+        ({"taken_at": "now"}, "str where a number"),
+        ({"has_run": 1}, "int where true or false"),
+        ({"notes": [1]}, "int where a string"),
+        ({"notes": ["\ud800"]}, "lone surrogate"),
+        ({"parts": {"moon": {}}}, "ValueError"),
+        ({"totals": {"bases": {"exact": -1}}}, "a number outside"),
+        ({"partitions": {"columns": ["spans"], "rows": [[[[1, 2, 3]]]]}}, "another length"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(changed: dict[str, Any], said: str) -> None:
     value = json.loads(dumps(usual().view()))
-    with pytest.raises(MalformedView, match="version 2"):
-        loads(json.dumps({**value, "v": 2}))
+    with pytest.raises(MalformedView, match=said):
+        loads(json.dumps({**value, **changed}))
 
 
 def test_a_recording_gives_back_what_was_recorded(tmp_path: Path) -> None:
@@ -194,10 +253,3 @@ def test_times_as_people_write_them() -> None:
     assert parse_time("2026-11-22 00:00", times) == NOON + 43_200
     with pytest.raises(ConfigError, match="not a time"):
         parse_time("noon", times)
-
-
-def test_bases_are_what_they_were() -> None:
-    assert {row.basis for row in loads(dumps(usual().view())).groups} == {
-        Basis.EXACT,
-        Basis.UNMAPPED,
-    }
