@@ -42,7 +42,7 @@ from k2ktui.fleet.files import read_directory
 directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
 began = time.monotonic()
 feed = FleetFeed(read_directory(directory), 5.0)
-feed.start(lambda row: None)
+feed.begin()
 while any(row.taken_at is None for row in feed.rows):
     time.sleep(0.05)
 seen_s = time.monotonic() - began
@@ -50,7 +50,7 @@ before, at = time.process_time(), time.monotonic()
 time.sleep(seconds)
 cpu_s, passed_s = time.process_time() - before, time.monotonic() - at
 rss = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
-feed.close()
+feed.end()
 print(json.dumps({
     "seen_s": seen_s, "first_cpu_s": before, "share": cpu_s / passed_s, "mb": rss / 1024,
     "bad": sum(row.severity == 4 for row in feed.rows), "interval_s": feed.interval,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from k2ktui.errors import ConfigError, ExitCode, K2kError
 
 if TYPE_CHECKING:
     from k2ktui.console.session import Options, Session
-    from k2ktui.fleet.feed import FleetFeed
+    from k2ktui.fleet.files import PipelineFile
+    from k2ktui.watch.model import PipelinePair
 
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
@@ -109,8 +111,9 @@ def _session(given: ConsoleArguments) -> Session:
     from k2ktui.config.load import SEVERAL_NAMES
     from k2ktui.console.session import Session
     from k2ktui.runtime.paths import no_state_note
+    from k2ktui.watch.pipeline_reader import describe_pair
     from k2ktui.watch.player import Player
-    from k2ktui.watch.poller import describe_pair, open_poller
+    from k2ktui.watch.poller import open_poller
     from k2ktui.watch.recording import Recorder
 
     options = _options(given)
@@ -146,7 +149,7 @@ def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
     The pipelines are read on while one of them is shown.
     """
     from k2ktui.console.app import open_console
-    from k2ktui.console.session import FLEET
+    from k2ktui.console.session import FLEET, Session
     from k2ktui.fleet.feed import FleetFeed
     from k2ktui.fleet.files import read_directory
 
@@ -154,14 +157,16 @@ def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
     # A name that two files have stands for none of them.
     seen = Counter(file.name for file in files)
     names = {file.name if seen[file.name] == 1 else file.path.name: file.path for file in files}
-    feed = FleetFeed(files, given.interval)
-    feed.start(lambda row: None)
+    pair = _pair_of(directory, files)
+    feed = FleetFeed(files, given.interval, pair)
+    feed.begin()
     opened: Path | None = FLEET
     note = ""
     try:
         while opened is not None:
             if opened == FLEET:
-                session = _fleet_session(given, directory, feed, note)
+                notes = tuple(filter(None, [note]))
+                session = Session(feed, pair, options=_options(given), notes=notes)
                 note = ""
             else:
                 try:
@@ -174,20 +179,18 @@ def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
                 break  # a signal has ended it
             opened = session.leaves_for
     finally:
-        feed.close()
+        feed.end()
     return ExitCode.OK
 
 
-def _fleet_session(given: ConsoleArguments, directory: Path, feed: FleetFeed, note: str) -> Session:
-    from k2ktui.console.fleet_views import FleetViews
-    from k2ktui.console.session import Session
+def _pair_of(directory: Path, files: Sequence[PipelineFile]) -> PipelinePair:
+    """Return what the header of a directory names.
+
+    A site drill changes all of its pipelines: one in production is enough to lock it.
+    """
     from k2ktui.engine.access import is_production
     from k2ktui.watch.model import PipelinePair
 
-    # A site drill changes all of them: one in production is enough to lock it.
-    environments = (file.flow.config.environment for file in feed.files if file.flow is not None)
+    environments = (file.flow.config.environment for file in files if file.flow is not None)
     environment = next(filter(is_production, environments), "")
-    pair = PipelinePair(directory.resolve().name, environment=environment)
-    return Session(
-        FleetViews(feed, pair), pair, options=_options(given), notes=tuple(filter(None, [note]))
-    )
+    return PipelinePair(directory.resolve().name, environment=environment)

@@ -133,12 +133,12 @@ def _watch_directory(
     ended = _on_signals()
     feed = FleetFeed(files, interval)
     with ExitStack() as stack:
-        stack.callback(feed.close)
+        stack.callback(feed.end)
         if metrics:
             from k2ktui.fleet.metrics import serve_metrics
 
             stack.enter_context(serve_metrics(feed, print_note, os.environ))
-        feed.start(lambda row: None)
+        feed.begin()
         due, is_first = time.monotonic() + feed.interval, True
         while not ended:
             is_ready = is_first and all(row.taken_at is not None for row in feed.rows)

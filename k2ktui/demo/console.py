@@ -64,7 +64,8 @@ def open_console(
     from k2ktui.kafka.properties.translation import load_checked
     from k2ktui.mm2.mirror_flow import load_mirror
     from k2ktui.sync.flow import PipelineFlow
-    from k2ktui.watch.poller import describe_pair, open_poller
+    from k2ktui.watch.pipeline_reader import describe_pair
+    from k2ktui.watch.poller import open_poller
 
     loaded = PipelineFlow(load_checked((str(config),)).config)
     mirror = load_mirror(str(compare))[0] if compare else None

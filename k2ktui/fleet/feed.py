@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 
-from k2ktui.fleet.connections import Connections
+from k2ktui.fleet.connections import Connections, SharedCluster
 from k2ktui.fleet.files import PipelineFile
-from k2ktui.fleet.model import FleetRow, first_row
-from k2ktui.fleet.reader import PipelineReader
+from k2ktui.fleet.model import FleetRow, first_row, make_row
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.liveness import SETTLE_S
+from k2ktui.watch.facts import Facts, Known, StateFacts
+from k2ktui.watch.feed import Listener
+from k2ktui.watch.history import Sample
+from k2ktui.watch.model import PartName, PipelinePair, RangeRow, View
+from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
+from k2ktui.watch.readers import Clusters, Reader, StateReader, make_readers
 
 # Pipelines that are connected at once. With more, each reading connects anew.
 CONNECTED = 8
@@ -25,49 +32,107 @@ _PACE_S = 0.25
 _CLOSE_S = 0.5
 # At the latest, a waiting thread looks again after so many seconds.
 _LOOK_S = 1.0
+# The source last: lag is of positions that were read before the ends.
+_PARTS = (PartName.TARGET, PartName.STATE, PartName.SOURCE)
+_NO_PAIR = PipelinePair("")
 
-Listener = Callable[[FleetRow], None]
+
+@dataclass(frozen=True, slots=True)
+class _AskedReader:
+    """The reader of a part; it fails at once if the cluster has just not answered another one."""
+
+    shared: SharedCluster
+    reader: Reader
+
+    def read(self, known: Known) -> Facts:
+        """Read the part."""
+        with self.shared.asked():
+            return self.reader.read(known)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.reader.close()
 
 
-@dataclass(slots=True)
-class _Schedule:
-    """When a pipeline is read next (monotonic seconds), and whether a thread reads it now."""
+class _Pipeline:
+    """A pipeline, read for its row: heartbeats, positions, log ends and drills.
 
-    reader: PipelineReader
-    due: float = 0.0
-    is_busy: bool = False
+    Coverage and groups are in the summary that ``start`` and ``sync`` write: to read them anew
+    takes the whole mapping of each pipeline.
+
+    Attributes:
+        clusters: the clusters that a reading needs.
+        due: when it is read next (monotonic seconds).
+        is_busy: whether a thread reads it now.
+    """
+
+    def __init__(self, path: Path, flow: Flow, connections: Connections) -> None:
+        self._path = path
+        source = connections.find(flow.config.source, "source")
+        target = connections.find(flow.config.target, "target")
+        self.clusters = source, target
+        clusters = Clusters(source.cluster, target.cluster)
+        readers = make_readers(flow, _PARTS, clusters=clusters, settle=False)
+        self._state = readers[PartName.STATE]
+        asked: dict[PartName, Reader] = {
+            part: _AskedReader(source if part is PartName.SOURCE else target, reader)
+            for part, reader in readers.items()
+        }
+        self._reader = PipelineReader(asked, make_assembler(flow))
+        self.due, self.is_busy = 0.0, False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known which runs are alive; otherwise a reading some seconds later is."""
+        return isinstance(self._state, StateReader) and self._state.is_settled
+
+    def read(self) -> FleetRow:
+        """Read the pipeline now; a part that cannot be read is a problem of the row."""
+        for part in _PARTS:
+            self._reader.try_read(part)
+        state = self._reader.facts(PartName.STATE)
+        summary = state.summary if isinstance(state, StateFacts) else None
+        return make_row(self._path, self._reader.view(), summary)
+
+    def disconnect(self) -> None:
+        """Close the connections of its own; the next reading opens them again."""
+        self._reader.close()
 
 
 class FleetFeed:
-    """Reads pipelines on its own threads, and passes each row to a listener.
+    """Reads pipelines on its own threads; see :class:`~k2ktui.watch.feed.Feed`.
+
+    Its views say only that a row is new; the rows are in :attr:`rows`. Closing it leaves them being
+    read: a console that comes back finds them.
 
     Args:
         files: the pipeline files.
         interval: seconds between readings of a pipeline; longer if there are many.
+        pair: what a screen's header names.
 
     Attributes:
-        files: the pipeline files.
-        interval: as above.
-        paused: whether nothing is read.
+        files, pair: as above.
     """
 
-    def __init__(self, files: Sequence[PipelineFile], interval: float) -> None:
-        self.files = tuple(files)
+    replay = False
+
+    def __init__(
+        self, files: Sequence[PipelineFile], interval: float, pair: PipelinePair = _NO_PAIR
+    ) -> None:
+        self.files, self.pair = tuple(files), pair
         connections = Connections(2 * CONNECTED)
         self._connections = connections
         self._rows = {file.path: first_row(file, time.time()) for file in files}
-        self._schedules = [
-            _Schedule(PipelineReader(file.path, file.flow, connections))
-            for file in files
-            if file.flow is not None
+        self._pipelines = [
+            _Pipeline(file.path, file.flow, connections) for file in files if file.flow is not None
         ]
-        count = len(self._schedules)
+        count = len(self._pipelines)
         self._least_interval = _PACE_S * count if count > CONNECTED else 0.0
         self.interval = max(interval, self._least_interval)
         self._stays_connected = count <= CONNECTED
         self.paused = False
-        self._listener: Listener = lambda row: None
-        self._is_over = False
+        self._listener: Listener | None = None
+        self._has_begun = self._is_over = False
         self._wake = threading.Condition()
         self._threads = [
             threading.Thread(target=self._run, name=f"watch-fleet-{number}", daemon=True)
@@ -83,23 +148,26 @@ class FleetFeed:
     def is_settled(self) -> bool:
         """Whether every pipeline was read, and it is known which of its runs are alive."""
         return all(row.taken_at is not None for row in self.rows) and all(
-            schedule.reader.is_settled for schedule in self._schedules
+            pipeline.is_settled for pipeline in self._pipelines
         )
 
-    def start(self, listener: Listener) -> None:
-        """Start; the listener is called on the feed's threads and must not block."""
-        self._listener = listener
+    def begin(self) -> None:
+        """Start reading before there is a listener."""
+        self._has_begun = True
         for thread in self._threads:
             thread.start()
 
-    def listen(self, listener: Listener) -> None:
-        """Pass the rows to another listener from now on."""
+    def start(self, listener: Listener) -> None:
+        """Pass a view for each row that is read, and the first one at once."""
         self._listener = listener
+        if not self._has_begun:
+            self.begin()
+        self.tell()
 
-    def pass_on(self, row: FleetRow) -> None:
-        """Pass a row to the listener, unless the feed was closed."""
-        if not self._is_over:
-            self._listener(row)
+    def tell(self) -> None:
+        """Tell the listener that a row is new."""
+        if (listener := self._listener) is not None and not self._is_over:
+            listener(View(self.pair, self.now(), {}))
 
     def set_interval(self, seconds: float) -> None:
         """Set the interval in seconds; it stays longer if there are many pipelines."""
@@ -108,8 +176,8 @@ class FleetFeed:
     def refresh(self) -> None:
         """Read every pipeline now."""
         with self._wake:
-            for schedule in self._schedules:
-                schedule.due = 0.0
+            for pipeline in self._pipelines:
+                pipeline.due = 0.0
             self._wake.notify_all()
 
     def pause(self, on: bool) -> None:
@@ -122,7 +190,19 @@ class FleetFeed:
         """Return the current epoch time in seconds."""
         return time.time()
 
+    def series(self, topic: str, partition: int) -> Sequence[Sample]:
+        """Return nothing: a row is no partition."""
+        return ()
+
+    def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
+        """Return nothing: a row is no partition."""
+        return ()
+
     def close(self) -> None:
+        """Pass no more views; rows are read until :meth:`end`."""
+        self._listener = None
+
+    def end(self) -> None:
         """Stop; a thread that still waits for a cluster ends with the process."""
         with self._wake:
             self._is_over = True
@@ -133,34 +213,34 @@ class FleetFeed:
                 thread.join(max(0.0, until - monotonic()))
 
     def _run(self) -> None:
-        while (schedule := self._take()) is not None:
-            reader, began = schedule.reader, monotonic()
-            row = reader.read()
+        while (pipeline := self._take()) is not None:
+            began = monotonic()
+            row = pipeline.read()
             if not self._stays_connected:
-                reader.disconnect()
-            self._connections.release(*reader.clusters)
-            pause = self.interval if reader.is_settled else min(SETTLE_S, self.interval)
+                pipeline.disconnect()
+            self._connections.release(*pipeline.clusters)
+            pause = self.interval if pipeline.is_settled else min(SETTLE_S, self.interval)
             with self._wake:
                 self._rows[row.file] = row
-                schedule.is_busy, schedule.due = False, began + pause
+                pipeline.is_busy, pipeline.due = False, began + pause
                 self._wake.notify_all()
-            self.pass_on(row)
+            self.tell()
 
-    def _take(self) -> _Schedule | None:
+    def _take(self) -> _Pipeline | None:
         """Wait for a pipeline that is due and whose clusters are free; None at the end."""
         with self._wake:
             while not self._is_over:
                 now = monotonic()
                 idle = sorted(
-                    (schedule for schedule in self._schedules if not schedule.is_busy),
-                    key=lambda schedule: schedule.due,
+                    (pipeline for pipeline in self._pipelines if not pipeline.is_busy),
+                    key=lambda pipeline: pipeline.due,
                 )
-                for schedule in idle if not self.paused else ():
-                    if schedule.due > now:
+                for pipeline in idle if not self.paused else ():
+                    if pipeline.due > now:
                         break
-                    if self._connections.take(*schedule.reader.clusters):
-                        schedule.is_busy = True
-                        return schedule
+                    if self._connections.take(*pipeline.clusters):
+                        pipeline.is_busy = True
+                        return pipeline
                 # One that is due waits for a reading that ends, which wakes this thread.
                 next_due = next((one.due for one in idle if one.due > now), now + _LOOK_S)
                 self._wake.wait(min(next_due - now, _LOOK_S))
@@ -176,7 +256,7 @@ def read_fleet(files: Sequence[PipelineFile], timeout: float) -> list[FleetRow]:
     """
     feed = FleetFeed(files, SETTLE_S)
     news = threading.Event()
-    feed.start(lambda row: news.set())
+    feed.start(lambda view: news.set())
     until = monotonic() + timeout
     try:
         while not feed.is_settled and (left := until - monotonic()) > 0:
@@ -184,4 +264,4 @@ def read_fleet(files: Sequence[PipelineFile], timeout: float) -> list[FleetRow]:
             news.clear()
         return feed.rows
     finally:
-        feed.close()
+        feed.end()

@@ -17,7 +17,7 @@ from k2ktui.replication.reports.events import Rehearsed
 from k2ktui.sync.drill.rehearsals import last_rehearsal
 from k2ktui.text import counted
 from k2ktui.watch.model import PartName, PipelinePair, Point, View, cluster_names
-from k2ktui.watch.poller import describe_pair
+from k2ktui.watch.pipeline_reader import describe_pair
 from k2ktui.watch.severity import Problem, find_problems
 
 # Written once a minute; twice late is old, and the figures are shown as such.

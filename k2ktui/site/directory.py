@@ -18,7 +18,7 @@ from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.text import safe_message
 from k2ktui.watch.model import cluster_names
-from k2ktui.watch.poller import describe_pair
+from k2ktui.watch.pipeline_reader import describe_pair
 
 log = logging.getLogger(__name__)
 

@@ -88,7 +88,7 @@ class Assembler:
         target_of: Callable[[SourcePartition], TargetOf] = lambda at: ("", None),
         objectives: Objectives = NO_OBJECTIVES,
     ) -> None:
-        self._pair, self._path_of = pair, path_of
+        self.pair, self._path_of = pair, path_of
         self._objectives = objectives
         self._target_of = target_of
         self._addresses = addresses
@@ -111,10 +111,10 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
-        pair, arrival = _find_pair(self._pair.pipeline, state, source, target)
+        pair, arrival = _find_pair(self.pair.pipeline, state, source, target)
         if pair.moved and groups is not None:
             groups = self._moved_of.get((Same(groups),), partial(_after_failover, groups))
-        self._past = pair.moved and bool(pair.fenced_by or self._pair.mirror)
+        self._past = pair.moved and bool(pair.fenced_by or self.pair.mirror)
         source_is_stale = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
         holds = state.holds if state else NO_HOLDS
         rows = self._rows(source, target, groups, holds, newest=source_is_stale)
@@ -133,7 +133,7 @@ class Assembler:
             rows = self.history.with_trends(rows)
             totals = self.history.totals_with_trend(self._sum_totals(rows, groups, arrival))
         return View(
-            pair=self._pair,
+            pair=self.pair,
             taken_at=now,
             parts=dict(parts),
             source=source.cluster if source else ClusterView(address=self._addresses[0]),

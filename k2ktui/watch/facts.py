@@ -19,10 +19,9 @@ from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
-from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Partition
 from k2ktui.sync.mapping.source import NothingCopied
-from k2ktui.watch.model import ClusterView, Part, PartName, RangeRow, Span
+from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +138,3 @@ class ComparisonFacts:
 
 Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
 Known = Mapping[PartName, Facts]
-
-
-def make_part(facts: Facts | None, error: K2kError | None) -> Part:
-    """Return the status of a part from its last facts, and from the error of the last attempt."""
-    at, text = facts.taken_at if facts else None, error.message if error else ""
-    return Part(at, text, timed_out=isinstance(error, TimedOut))

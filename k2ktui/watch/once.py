@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,17 +13,12 @@ from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
-from k2ktui.watch.clusters import Clusters
-from k2ktui.watch.facts import Facts, Known, StateFacts, TargetFacts, make_part
+from k2ktui.watch.facts import TargetFacts
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.poller import make_assembler
-from k2ktui.watch.readers import MappingReader, Reader, make_readers
-
-log = logging.getLogger(__name__)
+from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
+from k2ktui.watch.readers import Clusters, MappingReader, make_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,82 +146,37 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
         K2kError: the target could not be read.
     """
     clusters = Clusters.of(flow.config)
-    readers = make_readers(flow, groups=groups, clusters=clusters)
-    del readers[PartName.STATE]
+    parts = [PartName.TARGET, PartName.SOURCE, PartName.GROUPS, *[PartName.STATE][: int(drills)]]
+    readers = make_readers(flow, parts, groups=groups, clusters=clusters, settle=False)
+    reader = PipelineReader(readers, make_assembler(flow))
     with ExitStack() as stack:
         stack.callback(clusters.disconnect)
-        for reader in readers.values():
-            stack.enter_context(closing(reader))
-        known: dict[PartName, Facts] = {
-            PartName.TARGET: readers[PartName.TARGET].read({}),
-        }
+        stack.callback(reader.close)
+        reader.read(PartName.TARGET)
+        if (error := reader.error(PartName.TARGET)) is not None:
+            raise error
         with ThreadPoolExecutor(2) as pool:
-            state = pool.submit(_read_drills, flow, clusters.target) if drills else None
             # At the same time, so that an unreachable source costs its time-out once.
-            reader = readers[PartName.GROUPS]
-            mapped = pool.submit(_read_groups, flow, clusters, reader, dict(known))
-            source, source_error = _read(readers[PartName.SOURCE], known)
-            groups_read, groups_error = mapped.result()
-            facts, state_error = state.result() if state else (None, None)
-    if source is not None:
-        known[PartName.SOURCE] = source
-    if groups_read is not None:
-        known[PartName.GROUPS] = groups_read
-    if facts is not None:
-        known[PartName.STATE] = facts
-    copied = known[PartName.TARGET]
-    if isinstance(copied, TargetFacts):
-        groups_error = groups_error or copied.nothing_copied
-    errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
-    parts = {name: make_part(known.get(name), errors.get(name)) for name in readers}
-    view = make_assembler(flow).view(time.time(), known, parts)
-    if state_error is not None:
-        target = known[PartName.TARGET]
-        named = target.fenced_by if isinstance(target, TargetFacts) else ""
-        pair = PairState(fenced_by=named, unread=state_error.message)
+            beside = [pool.submit(_read_groups, flow, clusters, reader)]
+            beside += [pool.submit(reader.read, PartName.STATE)] if drills else []
+            reader.read(PartName.SOURCE)
+            for reading in beside:
+                reading.result()
+    copied = reader.facts(PartName.TARGET)
+    assert isinstance(copied, TargetFacts)
+    if copied.nothing_copied is not None and reader.error(PartName.GROUPS) is None:
+        reader.note(PartName.GROUPS, copied.nothing_copied)
+    view = reader.view()
+    if drills and (error := reader.error(PartName.STATE)) is not None:
+        pair = PairState(fenced_by=copied.fenced_by, unread=error.message)
         view = replace(view, pair_state=pair)
-    return Reading(view, source_error, groups_error)
+    return Reading(view, reader.error(PartName.SOURCE), reader.error(PartName.GROUPS))
 
 
-def _read_drills(flow: Flow, target: Cluster) -> tuple[StateFacts | None, K2kError | None]:
-    store = StateStore(flow.config, target)
-    try:
-        state = store.read()
-    except K2kError as error:
-        _log_unread("drills", error)
-        return None, error
-    finally:
-        store.close()
-    drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
-    facts = StateFacts(
-        time.time(),
-        malformed=state.malformed,
-        drills=drills,
-        holds=state.holds,
-        comparison=state.comparison,
-    )
-    return facts, None
-
-
-def _log_unread(what: str, error: K2kError) -> None:
-    log.info("%s: %s", what, error.message)
-    log.debug("%s: the cause", what, exc_info=error)
-
-
-def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
-    try:
-        return reader.read(known), None
-    except K2kError as error:
-        _log_unread(type(reader).__name__, error)
-        return None, error
-
-
-def _read_groups(
-    flow: Flow, clusters: Clusters, reader: Reader, known: Known
-) -> tuple[Facts | None, K2kError | None]:
+def _read_groups(flow: Flow, clusters: Clusters, reader: PipelineReader) -> None:
     """Read the groups; the mappings alone if a cluster that only groups need does not answer."""
-    facts, error = _read(reader, known)
+    reader.read(PartName.GROUPS)
+    error = reader.error(PartName.GROUPS)
     if isinstance(error, (ConnectionFailed, TimedOut)):
-        with closing(MappingReader(flow, clusters)) as mappings:
-            facts, _ = _read(mappings, known)
-    return facts, error
+        with closing(MappingReader(flow, clusters)) as mappings, suppress(K2kError):
+            reader.note(PartName.GROUPS, error, mappings.read({}))

@@ -7,27 +7,20 @@ comparison is read less often.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from time import monotonic
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import K2kError, TimedOut
 from k2ktui.sync.flow import Flow
-from k2ktui.text import safe_message
-from k2ktui.watch.assemble import Assembler
-from k2ktui.watch.facts import Facts, GroupFacts
+from k2ktui.watch.facts import GroupFacts, Known
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
 from k2ktui.watch.history import Sample
-from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
-from k2ktui.watch.readers import Reader, make_readers
+from k2ktui.watch.model import PartName, RangeRow
+from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
+from k2ktui.watch.readers import make_readers
 from k2ktui.watch.snapshot_rows import last_ranges
-
-log = logging.getLogger(__name__)
 
 _GRACE_S = 1.5
 _APART_S = 0.5
@@ -39,13 +32,13 @@ _SHARE = 0.2
 
 
 class _Worker:
-    """Reads one part on request, on its own thread; owns the reader."""
+    """Reads one part on request, on its own thread."""
 
-    def __init__(self, name: PartName, reader: Reader, done: Callable[[_Worker], None]) -> None:
-        self.facts: Facts | None = None
-        self.error, self.timed_out = "", False
+    def __init__(
+        self, name: PartName, reader: PipelineReader, done: Callable[[_Worker], None]
+    ) -> None:
         self.asked_at: float | None = None
-        self.known: Mapping[PartName, Facts] = {}
+        self.known: Known = {}
         self._name, self._reader, self._done = name, reader, done
         self._due = threading.Event()
         self._over = False
@@ -56,11 +49,11 @@ class _Worker:
         """Start the thread."""
         self._thread.start()
 
-    def ask(self, known: Mapping[PartName, Facts], *, urgent: bool = False) -> None:
+    def ask(self, *, urgent: bool = False) -> None:
         """Request a read, unless one is pending, or ended just now and this is not ``urgent``."""
         if self.asked_at is None and (urgent or monotonic() >= self._rests_until):
             self.asked_at = monotonic()
-            self.known = known
+            self.known = self._reader.known
             self._due.set()
 
     def end(self) -> None:
@@ -74,13 +67,11 @@ class _Worker:
             self._thread.join(max(0.0, seconds))
 
     @property
-    def part(self) -> Part:
-        """The current status of the part."""
+    def pending_s(self) -> float:
+        """For how long the attempt has been unanswered; 0 if that is nothing unusual."""
         asked = self.asked_at
         pending = 0.0 if asked is None else monotonic() - asked
-        taken = None if self.facts is None else self.facts.taken_at
-        pending = round(pending, 1) if pending > _GRACE_S else 0.0
-        return Part(taken, self.error, pending, self.timed_out)
+        return round(pending, 1) if pending > _GRACE_S else 0.0
 
     def _run(self) -> None:
         try:
@@ -90,61 +81,33 @@ class _Worker:
                 if self._over:
                     return
                 began = monotonic()
-                self._read()
+                self._reader.try_read(self._name, self.known)
                 if pace := _PACE_S.get(self._name):
                     self._rests_until = max(began + pace, began + (monotonic() - began) / _SHARE)
                 self._done(self)
         finally:
-            self._reader.close()
-
-    def _read(self) -> None:
-        before = self.error
-        try:
-            self.facts = self._reader.read(self.known)
-            self.error, self.timed_out = "", False
-        except K2kError as error:
-            self.error, self.timed_out = (
-                safe_message(error.message, 500),
-                isinstance(error, TimedOut),
-            )
-            if self.error != before:
-                log.info("%s not read: %s", self._name, error.message)
-                log.debug("%s: the cause", self._name, exc_info=error)
-        except Exception as error:  # an internal error must not hide the other parts
-            self.error = f"internal error in k2ktui ({type(error).__name__})"
-            if self.error != before:
-                log.exception("%s not read", self._name)
-        if before and not self.error:
-            log.info("%s read again", self._name)
+            self._reader.close(self._name)
 
 
 class Poller:
     """Makes views periodically; see :class:`~k2ktui.watch.feed.Feed`.
 
     Args:
-        readers: the reader of each part.
-        assembler: builds the views.
+        reader: reads the parts, and makes the views.
         interval: seconds between polls.
     """
 
     replay = False
 
-    def __init__(
-        self,
-        readers: Mapping[PartName, Reader],
-        assembler: Assembler,
-        interval: float = DEFAULT_INTERVAL_S,
-    ) -> None:
+    def __init__(self, reader: PipelineReader, interval: float = DEFAULT_INTERVAL_S) -> None:
         self.paused = False
         self.interval = max(MIN_INTERVAL_S, interval)
         self._wake = threading.Condition()
         self._over = self._asked = self._news = self._joined = self._source_due = False
-        self._assembler = assembler
+        self._reader = reader
         self._begun = False
         self._listener: Listener | None = None
-        self._workers = {
-            name: _Worker(name, reader, self._note) for name, reader in readers.items()
-        }
+        self._workers = {name: _Worker(name, reader, self._note) for name in reader.parts}
         self._thread = threading.Thread(target=self._run, name="watch-poller", daemon=True)
 
     def begin(self) -> None:
@@ -185,12 +148,11 @@ class Poller:
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition over the last minutes."""
-        return self._assembler.history.series(topic, partition)
+        return self._reader.assembler.history.series(topic, partition)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
         """Return the last mapping ranges of one partition that are held in memory."""
-        groups = self._workers.get(PartName.GROUPS)
-        facts = groups.facts if groups else None
+        facts = self._reader.facts(PartName.GROUPS)
         if not isinstance(facts, GroupFacts):
             return ()
         replica = facts.replicas.get(SourcePartition(topic, partition))
@@ -209,14 +171,6 @@ class Poller:
         for worker in self._workers.values():
             worker.join(until - monotonic())
 
-    def view(self) -> View:
-        """Return a view of the current facts."""
-        parts = {name: worker.part for name, worker in self._workers.items()}
-        return self._assembler.view(time.time(), self._known_facts(), parts)
-
-    def _known_facts(self) -> dict[PartName, Facts]:
-        return {name: w.facts for name, w in self._workers.items() if w.facts is not None}
-
     def _note(self, worker: _Worker) -> None:
         # Both under the lock: otherwise a round could end between the two, and emit a second view.
         with self._wake:
@@ -228,10 +182,9 @@ class Poller:
         urgent = True
         while not self._over:
             began = monotonic()
-            known = self._known_facts()
             for name, worker in self._workers.items():
                 if name is not PartName.SOURCE:
-                    worker.ask(known, urgent=urgent)
+                    worker.ask(urgent=urgent)
             self._ask_source(began)
             until = max(began + _GRACE_S, monotonic() + _APART_S)
             self._await(until, lambda: not self._pending())
@@ -251,20 +204,22 @@ class Poller:
             asked_at = target.asked_at
             # A target that is merely slow is awaited; one that hangs leaves the source readable.
             self._source_due = (
-                target.facts is not None and asked_at is not None and asked_at >= began
+                self._reader.facts(PartName.TARGET) is not None
+                and asked_at is not None
+                and asked_at >= began
             )
         if not self._source_due:
-            source.ask(self._known_facts())
+            source.ask()
 
     def _follow_target(self) -> None:
         """Read the source again if positions have arrived since it was asked."""
         source, target = (self._workers.get(n) for n in (PartName.SOURCE, PartName.TARGET))
         if source is None or target is None or target.asked_at is not None:
             return
-        newer = source.known.get(PartName.TARGET) is not target.facts
+        newer = source.known.get(PartName.TARGET) is not self._reader.facts(PartName.TARGET)
         if source.asked_at is None and (self._source_due or newer):
             self._source_due = False
-            source.ask(self._known_facts())
+            source.ask()
 
     def _until_next(self, began: float) -> bool:
         """Wait for the next round; emit views for late answers in the meantime.
@@ -307,43 +262,8 @@ class Poller:
             self._news = self._joined = False
             listener = self._listener
         if listener is not None and not self._over:
-            listener(self.view())
-
-
-def describe_pair(flow: Flow) -> PipelinePair:
-    """Return the identity of a flow for its views."""
-    config, mirror = flow.config, flow.is_mirror
-    names = config.source.name, config.target.name
-    if mirror:  # named after its clusters, A->B
-        source, _, target = config.name.partition("->")
-        names = source, target
-    both = bool(config.bidirectional_mode)
-    return PipelinePair(config.name, config.environment, config.read_only, mirror, *names, both)
-
-
-def make_assembler(flow: Flow) -> Assembler:
-    """Return the assembler of a flow's views."""
-    config = flow.config
-    sides = (config.source, config.target)
-    source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
-    return Assembler(
-        describe_pair(flow),
-        cache(flow.path_of),
-        (source, target),
-        lambda at: _planned_target(config, at),
-        config.drill.objectives.values,
-    )
-
-
-def _planned_target(config: PipelineConfig, at: SourcePartition) -> tuple[str, int | None]:
-    """Return where a partition will go; the name is empty if its topic is refused."""
-    from k2ktui.replication.topics.naming import target_names
-
-    partition = None if config.replication.sink.scatters else at.partition
-    try:
-        return ", ".join(target_names(config, at.topic)), partition
-    except K2kError:
-        return "", None
+            pending = {name: worker.pending_s for name, worker in self._workers.items()}
+            listener(self._reader.view(pending))
 
 
 def open_poller(
@@ -358,4 +278,6 @@ def open_poller(
         interval: seconds between polls.
         compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
     """
-    return Poller(make_readers(flow, compare), make_assembler(flow), interval)
+    parts = [name for name in PartName if compare or name is not PartName.COMPARISON]
+    reader = PipelineReader(make_readers(flow, parts, compare), make_assembler(flow))
+    return Poller(reader, interval)

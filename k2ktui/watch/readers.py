@@ -7,9 +7,9 @@ to the kept commits of the source) and the state topic. If a cluster is down, th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import IsolationLevel
@@ -19,11 +19,16 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.clients import (
+    Cluster,
     Partition,
     TopicDescription,
+    source_cluster,
+    target_cluster,
 )
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.topics.held_back import HeldBackReader
 from k2ktui.replication.topics.record_times import RecordTimeReader
 from k2ktui.replication.topics.selected_topics import find_deleted
@@ -31,7 +36,6 @@ from k2ktui.sync.drill.pair import OppositeDrills
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.store import StateStore
-from k2ktui.watch.clusters import ClusterInfoReader, Clusters
 from k2ktui.watch.facts import (
     ComparisonFacts,
     Facts,
@@ -41,7 +45,7 @@ from k2ktui.watch.facts import (
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.model import PartName
+from k2ktui.watch.model import ClusterView, PartName
 from k2ktui.watch.snapshot_rows import SnapshotRows
 
 if TYPE_CHECKING:
@@ -49,6 +53,55 @@ if TYPE_CHECKING:
 
 _READ_S = 20.0
 _PEEK_S = 1.5
+_PROBE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Both clusters of a flow, whose connections the readers of all parts share."""
+
+    source: Cluster
+    target: Cluster
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Clusters:
+        """Return the clusters of a pipeline; connects when a reader first needs them."""
+        return cls(source_cluster(config), target_cluster(config))
+
+    def disconnect(self) -> None:
+        """Disconnect from both; what was made of them connects again."""
+        self.source.disconnect()
+        self.target.disconnect()
+
+
+class ClusterInfoReader:
+    """A cluster's id, version and address, requested until they are known."""
+
+    def __init__(self, config: PipelineConfig, side: str) -> None:
+        self._config = config.source if side == "source" else config.target
+        self._side = side
+        address = self._config.kafka.common.get("bootstrap.servers", "")
+        self._view = ClusterView("", "", address)
+
+    def view(self, cluster: Cluster) -> ClusterView:
+        """Return the cluster's information, after requesting what is unknown.
+
+        Raises:
+            ConnectionFailed, TimedOut: the cluster does not answer.
+        """
+        known = self._view
+        # Always requested: it is the cheapest way to notice that the cluster is down.
+        cluster_id = cluster.cluster_id()
+        version = known.version
+        if not version or cluster_id != known.cluster_id:
+            with (
+                suppress(K2kError),
+                Probe(wire(self._config, "admin"), self._side) as probe,
+            ):
+                probe.open(_PROBE_S)
+                version = probe.version
+        self._view = ClusterView(cluster_id, version, known.address)
+        return self._view
 
 
 class Reader(Protocol):
@@ -198,11 +251,9 @@ class TargetReader:
 class MappingReader:
     """Reads the mappings alone, which needs neither the source nor any group."""
 
-    def __init__(
-        self, flow: Flow, clusters: Clusters | None = None, store: StateStore | None = None
-    ) -> None:
+    def __init__(self, flow: Flow, clusters: Clusters, store: StateStore | None = None) -> None:
         self._flow, self._store = flow, store
-        self._clusters = clusters or Clusters.of(flow.config)
+        self._clusters = clusters
         self._snapshots: SnapshotReader | None = None
         self._rows = SnapshotRows()
 
@@ -249,9 +300,7 @@ class MappingReader:
 class GroupReader(MappingReader):
     """Reads groups and mappings, as ``k2ktui groups`` does."""
 
-    def __init__(
-        self, flow: Flow, clusters: Clusters | None = None, store: StateStore | None = None
-    ) -> None:
+    def __init__(self, flow: Flow, clusters: Clusters, store: StateStore | None = None) -> None:
         super().__init__(flow, clusters, store)
         self._agreement = Agreement()
         self._auditor = flow.open_auditor()
@@ -300,22 +349,12 @@ class StateReader:
     """Reads the state topic.
 
     Args:
-        config: the pipeline.
-        clusters: its clusters.
+        store: what reads it; others may read it, too.
         settle: whether the first reading waits until it is known which runs are alive.
-        store: the state store, if others read it, too; a new one by default.
     """
 
-    def __init__(
-        self,
-        config: PipelineConfig,
-        clusters: Clusters,
-        *,
-        settle: bool = True,
-        store: StateStore | None = None,
-    ) -> None:
-        self._store = store or StateStore(config, clusters.target, _READ_S)
-        self._settled = not settle
+    def __init__(self, store: StateStore, *, settle: bool = True) -> None:
+        self._store, self._settled = store, not settle
 
     @property
     def is_settled(self) -> bool:
@@ -367,30 +406,40 @@ class ComparisonReader:
 
 def make_readers(
     flow: Flow,
+    parts: Iterable[PartName],
     compare: Flow | None = None,
     *,
     groups: bool = True,
     clusters: Clusters | None = None,
+    settle: bool = True,
 ) -> dict[PartName, Reader]:
-    """Return the reader of each part of a flow; connects to nothing yet.
+    """Return the readers of parts of a flow, in their order; connects to nothing yet.
 
     Args:
         flow: what is watched.
+        parts: what is read of it.
         compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
         groups: whether consumer groups are read, too, or the mappings alone. Without whole ranges,
             what groups committed is compared to learn more of the mapping, so they are always read.
         clusters: the flow's clusters, if the caller disconnects them.
+        settle: as for :class:`StateReader`.
     """
-    with_groups = groups or flow.is_mirror
     clusters = clusters or Clusters.of(flow.config)
     # What operators chose for groups is on the state topic, too: it is read once for both.
     store = StateStore(flow.config, clusters.target, _READ_S)
-    readers: dict[PartName, Reader] = {
-        PartName.SOURCE: SourceReader(flow.config, clusters),
-        PartName.TARGET: TargetReader(flow, clusters),
-        PartName.GROUPS: (GroupReader if with_groups else MappingReader)(flow, clusters, store),
-        PartName.STATE: StateReader(flow.config, clusters, store=store),
-    }
-    if compare is not None:
-        readers[PartName.COMPARISON] = ComparisonReader(compare)
+    readers: dict[PartName, Reader] = {}
+    for part in parts:
+        match part:
+            case PartName.SOURCE:
+                readers[part] = SourceReader(flow.config, clusters)
+            case PartName.TARGET:
+                readers[part] = TargetReader(flow, clusters)
+            case PartName.GROUPS if groups or flow.is_mirror:
+                readers[part] = GroupReader(flow, clusters, store)
+            case PartName.GROUPS:
+                readers[part] = MappingReader(flow, clusters, store)
+            case PartName.STATE:
+                readers[part] = StateReader(store, settle=settle)
+            case PartName.COMPARISON if compare is not None:
+                readers[part] = ComparisonReader(compare)
     return readers

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.session import FLEET, Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.console.widgets.grid import Grid
@@ -119,11 +118,11 @@ def test_a_pipeline_that_was_opened_alone_has_no_fleet() -> None:
 
 def test_a_row_that_changes_is_shown() -> None:
     fleet = MadeFleet(GOOD)
-    session = Session(FleetViews(fleet, PAIR), PAIR, options=Options(True), fleet=dict(NAMES))
+    session = Session(fleet, PAIR, options=Options(True), fleet=dict(NAMES))
 
     async def steps(console: ConsoleDriver) -> None:
         fleet.made[0] = replace(GOOD, lag=7_654)
-        fleet.pass_on(fleet.made[0])
+        fleet.tell()
         await console.until(lambda: "7,654" in console.text, "the new lag")
 
     drive_session(session, steps, (120, 35))

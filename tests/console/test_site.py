@@ -104,7 +104,7 @@ def test_what_others_write_is_followed() -> None:
                 drill = drill.with_phase(replace(record, live="29 s of 30 s"))
             changed.append(drill)
         feed.made[:] = rows(*changed)
-        feed.pass_on(feed.made[0])
+        feed.tell()
         await console.sees("29 s of 30 s")
 
     feed = MadeFleet(*rows(*half_way()))

@@ -9,7 +9,6 @@ from typing import ClassVar
 from textual import on
 from textual.widget import Widget
 
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.panel import Panel
@@ -19,6 +18,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.severity import Severity
+from k2ktui.fleet.feed import FleetFeed
 from k2ktui.fleet.model import FleetRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
@@ -96,7 +96,7 @@ class FleetScreen(ListScreen):
 
     def _rows(self) -> list[FleetRow]:
         feed = self.session.feed
-        return list(feed.rows) if isinstance(feed, FleetViews) else []
+        return list(feed.rows) if isinstance(feed, FleetFeed) else []
 
     def show_side(self) -> None:
         """Show the pipeline under the cursor, with all its problems."""

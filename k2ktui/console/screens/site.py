@@ -16,7 +16,6 @@ from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import StoppedHere
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.screens.site_facts import (
@@ -58,6 +57,7 @@ from k2ktui.engine.drill.steps import has_fenced, waits_for_tail_choice
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError
+from k2ktui.fleet.feed import FleetFeed
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.drills import describe_task
@@ -213,9 +213,9 @@ class SiteScreen(OperationScreen):
         return f"{self.site.name} {self.site.id}"
 
     @property
-    def _feed(self) -> FleetViews:
+    def _feed(self) -> FleetFeed:
         feed = self.session.feed
-        assert isinstance(feed, FleetViews)
+        assert isinstance(feed, FleetFeed)
         return feed
 
     # Frame

@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.site import SiteScreen, SiteStart
 from k2ktui.console.screens.site_facts import describe_hold, describe_site
@@ -40,6 +39,7 @@ from k2ktui.engine.drill.steps import needs_confirmation
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError, Refused
+from k2ktui.fleet.feed import FleetFeed
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -129,9 +129,9 @@ class SiteDrillsScreen(ListScreen):
         return formatting.age(max(0.0, self.session.feed.now() - site.started_ms / 1000))
 
     @property
-    def _feed(self) -> FleetViews:
+    def _feed(self) -> FleetFeed:
         feed = self.session.feed
-        assert isinstance(feed, FleetViews)
+        assert isinstance(feed, FleetFeed)
         return feed
 
     def show_view(self, view: View) -> None:

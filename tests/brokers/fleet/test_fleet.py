@@ -20,8 +20,8 @@ import pytest
 from k2ktui.engine.severity import Severity
 from k2ktui.fleet.feed import FleetFeed, read_fleet
 from k2ktui.fleet.files import read_directory
-from k2ktui.fleet.model import FleetRow
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.watch.model import View
 from tests.support.clusters.kafka import Out, create_topic, eventually, produce
 from tests.support.commands.verbs import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
@@ -109,15 +109,17 @@ def test_a_cluster_that_does_not_answer_delays_no_other_row(
     began, seen = time.monotonic(), dict[str, float]()
     feed = FleetFeed(read_directory(tmp_path), 5.0)
 
-    def note(row: FleetRow) -> None:
-        seen.setdefault(row.pair.pipeline, time.monotonic() - began)
+    def note(view: View) -> None:
+        for row in feed.rows:
+            if row.taken_at is not None:
+                seen.setdefault(row.pair.pipeline, time.monotonic() - began)
 
     feed.start(note)
     try:
         eventually(lambda: good.name in seen, "the good one was read")
         eventually(lambda: len(seen) == 13, "all were read")
     finally:
-        feed.close()
+        feed.end()
     rows = {row.pair.pipeline: row for row in feed.rows}
     assert rows[good.name].severity < Severity.BAD
     assert all(rows[f"dead-{n}"].severity is Severity.BAD for n in range(12))

@@ -22,7 +22,8 @@ from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import CopierObservation
 from k2ktui.watch.feed import MIN_INTERVAL_S
-from k2ktui.watch.poller import describe_pair, open_poller
+from k2ktui.watch.pipeline_reader import describe_pair
+from k2ktui.watch.poller import open_poller
 from tests.support.clusters.kafka import (
     TIMEOUT,
     create_topic,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.engine.drill.pair_state import PairPhase, PairState
@@ -86,7 +85,7 @@ class MadeFleet(FleetFeed):
     """Rows as if they had been read."""
 
     def __init__(self, *rows: FleetRow) -> None:
-        super().__init__([], 5.0)
+        super().__init__([], 5.0, PAIR)
         self.made = list(rows)
 
     @property
@@ -100,4 +99,4 @@ class MadeFleet(FleetFeed):
 def fleet_session(*rows: FleetRow, **options: object) -> Session:
     feed = MadeFleet(*(rows or (GOOD, BAD, BACK, TYPO, NEW)))
     chosen = Options(True, themes=(shipped_directory(),), **options)  # type: ignore[arg-type]
-    return Session(FleetViews(feed, PAIR), PAIR, options=chosen, fleet=dict(NAMES))
+    return Session(feed, PAIR, options=chosen, fleet=dict(NAMES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from k2ktui.console.fleet_views import FleetViews
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -96,4 +95,4 @@ def site_session(
     pair = PipelinePair("pipelines")
     options = Options(read_only, ascii, theme, themes=(shipped_directory(),))
     names = {name: Path(f"/p/{name}.yaml") for name in NAMES}
-    return Session(FleetViews(feed, pair), pair, options=options, fleet=names)
+    return Session(feed, pair, options=options, fleet=names)

@@ -9,7 +9,7 @@ from k2ktui.mm2.flows.settings import parse_settings
 from k2ktui.mm2.mirror_flow import PATH, MirrorFlow
 from k2ktui.mm2.publish import MirrorNames, Publisher
 from k2ktui.sync.flow import Flow, PipelineFlow
-from k2ktui.watch.poller import describe_pair
+from k2ktui.watch.pipeline_reader import describe_pair
 
 FILE = b"""
 clusters = A, B

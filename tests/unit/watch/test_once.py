@@ -42,7 +42,13 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Mapping[PartName, StubReader]:
     made.partition("orders", 0, end=100, lag=10)
     facts = made.facts()
     readers = {name: StubReader(fact) for name, fact in facts.items()}
-    monkeypatch.setattr(once, "make_readers", lambda flow, groups, clusters: dict(readers))
+
+    def make_readers(
+        flow: PipelineFlow, parts: list[PartName], **_: object
+    ) -> Mapping[PartName, StubReader]:
+        return {name: readers[name] for name in parts}
+
+    monkeypatch.setattr(once, "make_readers", make_readers)
     groups = facts[PartName.GROUPS]
     assert isinstance(groups, GroupFacts)
     mappings = StubReader(GroupFacts(groups.taken_at, mapped=groups.mapped))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, Known
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import PartName, View
+from k2ktui.watch.pipeline_reader import PipelineReader
 from k2ktui.watch.poller import Poller
 from tests.support.clusters.kafka import eventually
 from tests.support.console.views import beside_mirrormaker, usual
@@ -54,7 +56,7 @@ class Rig:
     def __init__(self) -> None:
         self.asked: list[PartName] = []
         self.readers = {name: Scripted(name, self.asked) for name in PartName}
-        self.poller = Poller(self.readers, Assembler(usual().pair))
+        self.poller = Poller(PipelineReader(self.readers, Assembler(usual().pair)))
         self._views: queue.SimpleQueue[View] = queue.SimpleQueue()
 
     def start(self) -> None:
@@ -181,12 +183,19 @@ def test_a_part_that_fails_keeps_its_values_and_the_others_continue(rig: Rig) ->
     rig.until(PartName.SOURCE, "")
 
 
-def test_a_fault_of_ours_is_reported_and_blinds_no_other_part(rig: Rig) -> None:
+def test_a_fault_of_ours_is_reported_and_blinds_no_other_part(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     rig.readers[PartName.GROUPS].error = ZeroDivisionError()
     rig.start()
     view = rig.view()
     assert "internal error in k2ktui" in view.part(PartName.GROUPS).error
     assert view.totals.lag_records == 1200
+    for _ in range(2):
+        rig.poller.refresh()
+        rig.view()
+    assert len(list(tmp_path.rglob("*.txt"))) == 1, "one that comes back has one report"
 
 
 @pytest.mark.parametrize("hung", list(PartName))
@@ -240,7 +249,7 @@ def test_the_comparison_is_read_less_often_unless_somebody_asks(
 
 
 def test_no_interval_is_below_the_least() -> None:
-    made = Poller({}, Assembler(usual().pair), 0.1)
+    made = Poller(PipelineReader({}, Assembler(usual().pair)), 0.1)
     assert made.interval == MIN_INTERVAL_S
     made.set_interval(1)
     assert made.interval == MIN_INTERVAL_S
