@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from k2ktui.engine.records.hold import Hold
-from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.state import Position
 from k2ktui.text import counted, duration
 
@@ -148,84 +146,6 @@ def sum_lags(lags: Iterable[int | None]) -> int | None:
     """Return the lag of a pipeline, from those of its partitions; None if none is known."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
-
-
-def state_of(
-    position: Position | None, start: int | None, end: int | None, topic_id: str
-) -> PartitionState:
-    """Return the state of a partition whose topic exists on the source."""
-    if position is None:
-        return PartitionState.NEW
-    if position.topic_id and topic_id and position.topic_id != topic_id:
-        return PartitionState.RECREATED
-    if start is None or end is None:
-        return PartitionState.UNKNOWN
-    if position.offset < start or position.offset > end:
-        return PartitionState.LOST
-    return PartitionState.CAUGHT_UP if position.offset == end else PartitionState.BEHIND
-
-
-def with_held_back(
-    status: PartitionStatus, high: int | None, held: HeldBack | None
-) -> PartitionStatus:
-    """Return the status with the records that an open transaction holds back.
-
-    A caught-up partition becomes ``held-back`` once the transaction has been open for too long.
-
-    Args:
-        status: the status to extend.
-        high: high watermark, None if unknown.
-        held: the records held back, None if there are none or it is unknown.
-    """
-    if held is None:
-        return status if high is None else replace(status, held_back=0)
-    waits = status.state is PartitionState.CAUGHT_UP and held.too_long
-    return replace(
-        status,
-        state=PartitionState.HELD_BACK if waits else status.state,
-        held_back=held.records,
-        held_back_by=held.producer_id,
-        held_back_s=round(held.age_s, 1),
-    )
-
-
-_WAITS = frozenset(
-    {
-        PartitionState.NEW,
-        PartitionState.CAUGHT_UP,
-        PartitionState.BEHIND,
-        PartitionState.HELD_BACK,
-    }
-)
-
-
-def with_hold(status: PartitionStatus, hold: Hold | None) -> PartitionStatus:
-    """Return the status of a partition that an operator holds.
-
-    What goes wrong meanwhile, as records that the source deletes, stays its state.
-    """
-    if hold is None:
-        return status
-    state = PartitionState.HELD if status.state in _WAITS else status.state
-    return replace(status, state=state, hold=hold.describe())
-
-
-def with_move(status: PartitionStatus, move: MovedTopic | None) -> PartitionStatus:
-    """Return the status of a partition whose topic was moved to the target.
-
-    What becomes of the source's log from then on is the past, even that it is deleted.
-    """
-    if move is None:
-        return status
-    return replace(
-        status,
-        state=PartitionState.MOVED,
-        lag_records=None,
-        lag_s=None,
-        coverage=None,
-        moved_by=move.drill,
-        moved_at=move.at_ms / 1000,
-    )
 
 
 def coverage(

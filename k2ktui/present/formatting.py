@@ -13,12 +13,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from k2ktui.engine.severity import Severity, SeverityLabel
-from k2ktui.engine.trend import Direction
 from k2ktui.text import duration as duration
 from k2ktui.text import moment as moment
 from k2ktui.text import safe_message, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.watch.model import Direction
 
 NOT_YET, NOT_AVAILABLE, STALE, AT_LEAST = "…", "—", "≈", "≥"
 _LONGEST = 512
@@ -66,6 +69,7 @@ class Glyphs:
     """The signs of one character set; terminals without Unicode get ``ASCII``."""
 
     status: tuple[str, str, str, str, str]
+    # In the order of Direction.
     directions: tuple[str, str, str, str]
     bars: str
     shades: str
@@ -102,8 +106,7 @@ class Glyphs:
 
     def direction(self, direction: Direction) -> str:
         """Return the sign of a value's trend; a blank while the trend is unknown."""
-        order = (Direction.RISING, Direction.FALLING, Direction.STEADY, Direction.UNKNOWN)
-        return self.directions[order.index(direction)]
+        return self.directions[list(type(direction)).index(direction)]
 
     def spark(self, values: Sequence[float | None], width: int) -> str:
         """Return the last values as bars from 0 to the largest; unknown values are gaps."""

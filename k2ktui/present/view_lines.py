@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from k2ktui.engine.moves.audit import NOTHING, RereadEstimate
 from k2ktui.engine.moves.groups import Outcome
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
-from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import mappings_lines, outcome_text
@@ -15,7 +14,7 @@ from k2ktui.present.moved import moved_lines
 from k2ktui.present.pair_state import pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
-from k2ktui.watch.model import PartName, View
+from k2ktui.watch.model import Direction, PartName, View
 from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
 
 UNKNOWN = "unknown"

@@ -1,12 +1,12 @@
-"""Assemble a view from the latest facts of each part; pure."""
+"""Assemble a view from what was read last of each part; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
@@ -17,22 +17,19 @@ from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.group_sums import GroupsOnBoth, GroupSummary, counts, summarize_groups
 from k2ktui.engine.moves.groups import Finding, after_failover, outcome
 from k2ktui.engine.records.gaps import lost_gaps
-from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
+from k2ktui.engine.records.hold import NO_HOLDS, Hold
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import (
+    HeldBack,
     PartitionState,
     PartitionStatus,
     count_lag,
     coverage,
-    state_of,
     sum_lags,
-    with_held_back,
-    with_hold,
-    with_move,
 )
 from k2ktui.sync.drill.pair import choose_opposite
-from k2ktui.text import counted, list_names
+from k2ktui.text import counted, list_names, moment
 from k2ktui.watch.facts import (
     ComparisonFacts,
     GroupFacts,
@@ -54,7 +51,6 @@ from k2ktui.watch.model import (
     View,
     ranges_below,
 )
-from k2ktui.watch.reason import reason_for
 from k2ktui.watch.unchanged import Same, Unchanged
 
 F = TypeVar("F")
@@ -66,6 +62,35 @@ _NAMES = 5
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _EXACT = frozenset({Basis.EXACT, Basis.END})
 _NOTHING: Ends = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read last of each part; None if it never was."""
+
+    source: SourceFacts | None
+    target: TargetFacts | None
+    groups: GroupFacts | None
+    state: StateFacts | None
+    audit: Audit | None
+
+    @classmethod
+    def of(cls, known: Known) -> _Read:
+        """Return the facts of each part."""
+        groups = _fact(known, PartName.GROUPS, GroupFacts)
+        compared = _fact(known, PartName.COMPARISON, ComparisonFacts)
+        return cls(
+            _fact(known, PartName.SOURCE, SourceFacts),
+            _fact(known, PartName.TARGET, TargetFacts),
+            groups,
+            _fact(known, PartName.STATE, StateFacts),
+            compared.audit if compared else groups.audit if groups else None,
+        )
+
+
+def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
+    fact = known.get(name)
+    return fact if isinstance(fact, kind) else None
 
 
 class Assembler:
@@ -93,45 +118,42 @@ class Assembler:
         self._target_of = target_of
         self._addresses = addresses
         self._read_at: float | None = None
-        self._cached_rows: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
+        # Most of thousands of partitions are unchanged: their rows are kept.
+        self._rows: dict[SourcePartition, tuple[_PartitionFacts, PartitionRow]] = {}
         # What the last rows, summaries and totals were made from: with thousands of partitions,
         # comparing it costs a small part of making them again.
         self._rows_of: Unchanged[tuple[PartitionRow, ...]] = Unchanged()
         self._summaries_of: Unchanged[tuple[GroupSummary, ...]] = Unchanged()
         self._totals_of: Unchanged[Totals] = Unchanged()
         self._moved_of: Unchanged[GroupFacts] = Unchanged()
-        # Whether the workload is on the target, and nothing is copied there any more.
-        self._past = False
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
-        """Return a view of the current facts."""
-        source = _fact(known, PartName.SOURCE, SourceFacts)
-        target = _fact(known, PartName.TARGET, TargetFacts)
-        groups = _fact(known, PartName.GROUPS, GroupFacts)
-        state = _fact(known, PartName.STATE, StateFacts)
-        audit = _audit(known, groups)
-        pair, arrival = _find_pair(self.pair.pipeline, state, source, target)
-        if pair.moved and groups is not None:
-            groups = self._moved_of.get((Same(groups),), partial(_after_failover, groups))
-        self._past = pair.moved and bool(pair.fenced_by or self.pair.mirror)
-        source_is_stale = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
-        holds = state.holds if state else NO_HOLDS
-        rows = self._rows(source, target, groups, holds, newest=source_is_stale)
+        """Return a view of what was read last."""
+        read = _Read.of(known)
+        pair, arrival = _find_pair(self.pair.pipeline, read)
+        if pair.moved and read.groups is not None:
+            moved = partial(_after_failover, read.groups)
+            read = replace(read, groups=self._moved_of.get((Same(read.groups),), moved))
+        source, target, groups, state = read.source, read.target, read.groups, read.state
+        stale = {side for side in _SIDES if side in parts and parts[side].stale}
+        # Whether the workload is on the target, and nothing is copied there any more.
+        is_past = pair.moved and bool(pair.fenced_by or self.pair.mirror)
+        rows = self._make_rows(read, is_past, newest=PartName.SOURCE in stale)
         # Rates are of the moments at which the source was read, as positions and lag are.
         read_at = source.taken_at if source else target.taken_at if target else None
-        fresh = read_at != self._read_at
-        if any(parts[side].stale for side in _SIDES if side in parts):
-            # The current copy rate is unknown.
+        is_new = not stale and read_at != self._read_at
+        if stale:  # the current copy rate is unknown
             rows = self.history.without_trends(rows)
-            totals = self._sum_totals(rows, groups, arrival)
-        elif fresh:
+        elif is_new:
             self._read_at = read_at
             rows = self.history.add(now, rows)
-            totals = self.history.add_totals(now, self._sum_totals(rows, groups, arrival))
         else:
             rows = self.history.with_trends(rows)
-            totals = self.history.totals_with_trend(self._sum_totals(rows, groups, arrival))
+        totals = self._sum_totals(rows, groups, arrival)
+        if not stale:
+            add = partial(self.history.add_totals, now)
+            totals = (add if is_new else self.history.totals_with_trend)(totals)
         return View(
             pair=self.pair,
             taken_at=now,
@@ -140,7 +162,7 @@ class Assembler:
             target=target.cluster if target else ClusterView(address=self._addresses[1]),
             partitions=rows,
             groups=groups.rows if groups else (),
-            summaries=self._summarize(groups, rows, audit) if groups else (),
+            summaries=self._summarize(groups, rows, read.audit) if groups else (),
             heartbeat_at=target.heartbeat_at if target else None,
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
@@ -153,80 +175,84 @@ class Assembler:
             last_comparison=state.comparison if state else None,
             totals=totals,
             points=self.history.points,
-            audit=audit,
+            audit=read.audit,
             mappings_expire_at=groups.mappings_expire_at if groups else None,
-            notes=_notes(source, target, groups, state),
+            notes=_notes(read),
             has_run=target is None or target.nothing_copied is None,
         )
 
-    def _rows(
-        self,
-        source: SourceFacts | None,
-        target: TargetFacts | None,
-        groups: GroupFacts | None,
-        holds: Holds,
-        *,
-        newest: bool,
-    ) -> tuple[PartitionRow, ...]:
+    def _make_rows(self, read: _Read, is_past: bool, *, newest: bool) -> tuple[PartitionRow, ...]:
         """Return a row per partition.
 
         A row has the position that was known when the source's ends were read; with a newer one
         its lag would be too low. While the source does not answer, rows have the ``newest``
         positions, and the lag as it was when the source was last read.
         """
-        inputs = (
-            newest,
-            holds,
-            self._past,
-            None if groups is None else groups.mapped,
-            None
-            if target is None
-            else (target.positions, target.ends, target.deleted, target.moved),
-            None
-            if source is None
-            else (
-                (source.starts, source.ends, source.high, source.topic_ids, source.partitions),
-                (source.ages, source.truncated, source.held_back, source.positions),
-                source.deleted,
-            ),
-        )
-        make = partial(self._make_rows, source, target, groups, holds, newest=newest)
+        mapped = None if read.groups is None else read.groups.mapped
+        holds = read.state.holds if read.state else NO_HOLDS
+
+        def make() -> tuple[PartitionRow, ...]:
+            rows = {}
+            for facts in self._partition_facts(read, is_past, newest=newest):
+                before = self._rows.get(facts.at)
+                is_same = before is not None and before[0] == facts
+                rows[facts.at] = before if before and is_same else (facts, _make_row(facts))
+            self._rows = rows
+            return tuple(row for _, row in rows.values())
+
+        inputs = newest, is_past, read.source, read.target, mapped, holds
         return self._rows_of.get(inputs, make)
 
-    def _make_rows(
-        self,
-        source: SourceFacts | None,
-        target: TargetFacts | None,
-        groups: GroupFacts | None,
-        holds: Holds,
-        *,
-        newest: bool,
-    ) -> tuple[PartitionRow, ...]:
+    def _partition_facts(
+        self, read: _Read, is_past: bool, *, newest: bool
+    ) -> Iterator[_PartitionFacts]:
+        source, target = read.source, read.target
         positions = target.positions if target else {}
-        if source is not None and not newest:
-            positions = {at: source.positions.get(at, p) for at, p in positions.items()}
-        mapped = groups.mapped if groups else {}
+        mapped = read.groups.mapped if read.groups else {}
+        ends = target.ends if target else {}
+        holds = read.state.holds if read.state else NO_HOLDS
+        moved = target.moved if target else NO_MOVED_TOPICS
+        deleted = _deleted(read)
         names = set(positions) | set(source.partitions if source else ())
-        deleted, moved = _deleted(source, target), target.moved if target else NO_MOVED_TOPICS
         names.difference_update(at for at, log in deleted.items() if log is None)
-        if names != self._cached_rows.keys():
-            self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
-        for at, cached in self._cached_rows.items():
-            own = (positions.get(at), mapped.get(at), groups is not None)
-            log, kept = deleted.get(at), (holds.of(at.topic, at.partition), moved.get(at.topic))
-            facts = (self._past, *own, *_source_facts(at, source), *_target_facts(target, own[0]))
-            facts = (*facts, log, *kept)
-            # Most of thousands of partitions are unchanged: reuse their rows.
-            if cached is None or cached[0] != facts:
-                row = self._row(at, source, target, kept, *own)
-                self._cached_rows[at] = (facts, row if log is None else _with_lost(row, log))
-        return tuple(cached[1] for cached in self._cached_rows.values() if cached)
+        for at in list(self._rows) if names == self._rows.keys() else sorted(names):
+            position = positions.get(at)
+            paired = source.positions.get(at) if source else None
+            if position is not None and paired is not None and not newest:
+                position = paired
+            if position is None:
+                goes_to = self._target_of(at)
+            else:
+                goes_to = ", ".join(position.target_topics), position.target_partition
+            yield _PartitionFacts(
+                at=at,
+                path=self._path_of(at.topic),
+                position=position,
+                paired=paired,
+                mapped=mapped.get(at),
+                goes_to=goes_to,
+                target_end=None if goes_to[1] is None else ends.get((goes_to[0], goes_to[1])),
+                lost=deleted.get(at),
+                hold=holds.of(at.topic, at.partition),
+                move=moved.get(at.topic),
+                is_past=is_past,
+                is_mapping_read=read.groups is not None,
+                is_target_read=target is not None,
+                source=None if source is None else _SourceLog.of(source, at),
+            )
 
     def _summarize(
         self, groups: GroupFacts, rows: tuple[PartitionRow, ...], audit: Audit | None
     ) -> tuple[GroupSummary, ...]:
+        def make() -> tuple[GroupSummary, ...]:
+            statuses = [row.status for row in rows]
+            ends = {(one.topic, one.partition): one.source_end for one in statuses}
+            there = {(one.target_topic, one.target_partition): one.target_end for one in statuses}
+            both = GroupsOnBoth(groups.source, groups.target, groups.rows)
+            return summarize_groups(both, ends, there, audit)
+
         inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
-        return self._summaries_of.get(inputs, partial(_summarize, groups, rows, audit))
+        return self._summaries_of.get(inputs, make)
 
     def _sum_totals(
         self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None, arrival: Ends
@@ -235,72 +261,242 @@ class Assembler:
         inputs = (Same(rows), of_groups, arrival)
         return self._totals_of.get(inputs, partial(sum_totals, rows, groups, arrival))
 
-    def _row(
-        self,
-        at: SourcePartition,
-        source: SourceFacts | None,
-        target: TargetFacts | None,
-        kept: tuple[Hold | None, MovedTopic | None],
-        position: Position | None,
-        mapped: MappedSummary | None,
-        mapping_read: bool,
-    ) -> PartitionRow:
-        start = source.starts.get(at) if source else None
-        end = _end(at, source, position)
-        paired = source.positions.get(at) if source else None
-        lag = _lag(at, source, position, paired)
-        state = _state(at, source, target, paired or position, start)
-        if lag is None and state is PartitionState.CAUGHT_UP:
-            state = PartitionState.UNKNOWN  # the end is older than the position
-        if self._past:
-            state, lag = PartitionState.FENCED, None
-        ages = source.ages if source is not None and lag is not None else {}
-        topic, partition = self._target_of(at)
-        if position is not None:
-            topic, partition = ", ".join(position.target_topics), position.target_partition
-        status = PartitionStatus(
-            topic=at.topic,
-            partition=at.partition,
-            state=state,
-            path=self._path_of(at.topic),
-            source_start=start,
-            source_end=end,
-            position=position.offset if position else None,
-            lag_records=lag,
-            lag_s=0.0 if lag == 0 else ages.get(at),
-            target_topic=topic,
-            target_partition=partition,
-            target_end=_target_end(target, topic, partition),
-            mapped_records=mapped.records if mapped else 0 if mapping_read else None,
-            coverage=_partition_coverage(
-                position, start, end, mapped, mapping_read and target is not None and not self._past
-            ),
-            copied_at=position.at_ms / 1000 if position and position.at_ms else None,
-        )
-        hold, move = kept
-        if source is not None and not self._past and move is None:
-            status = with_held_back(status, source.high.get(at), source.held_back.get(at))
-        if not self._past:
-            status = with_move(with_hold(status, hold if move is None else None), move)
-        gaps = tuple((gap.first, gap.end) for gap in lost_gaps(position.gaps)) if position else ()
-        return PartitionRow(
-            status=status,
-            why=reason_for(status, position),
-            spans=_spans(position, mapped),
-            gaps=gaps,
-            ranges=ranges_below(mapped.ranges, status.position)[-_RANGES:] if mapped else (),
+
+class _SourceLog(NamedTuple):
+    """What was read of a partition's log on the source."""
+
+    start: int | None
+    end: int | None
+    high: int | None
+    topic_id: str | None
+    age_s: float | None
+    is_truncated: bool
+    held_back: HeldBack | None
+
+    @classmethod
+    def of(cls, source: SourceFacts, at: SourcePartition) -> _SourceLog:
+        """Return that of one partition."""
+        return cls(
+            source.starts.get(at),
+            source.ends.get(at),
+            source.high.get(at),
+            source.topic_ids.get(at.topic),
+            source.ages.get(at),
+            at in source.truncated,
+            source.held_back.get(at),
         )
 
 
-def _deleted(
-    source: SourceFacts | None, target: TargetFacts | None
-) -> dict[SourcePartition, DeletedLog | None]:
+_UNREAD = _SourceLog(None, None, None, None, None, False, None)
+
+
+class _PartitionFacts(NamedTuple):
+    """All that a partition's row is made of: the row of equal facts is the same.
+
+    Attributes:
+        position: what is shown.
+        paired: what it was when the source's end was read: lag is of that moment.
+        goes_to: topic and partition on the target.
+        source: None if the source was never read.
+    """
+
+    at: SourcePartition
+    path: str
+    position: Position | None
+    paired: Position | None
+    mapped: MappedSummary | None
+    goes_to: TargetOf
+    target_end: int | None
+    lost: DeletedLog | None
+    hold: Hold | None
+    move: MovedTopic | None
+    is_past: bool
+    is_mapping_read: bool
+    is_target_read: bool
+    source: _SourceLog | None
+
+    @property
+    def log(self) -> _SourceLog:
+        """Its log on the source."""
+        return self.source or _UNREAD
+
+    @property
+    def lag(self) -> int | None:
+        """The lag when the source was last read; None if the position was unknown then."""
+        if self.is_past or self.move is not None:
+            return None
+        return count_lag(
+            self.paired.offset if self.position and self.paired else None, self.log.end
+        )
+
+    def end(self, position: Position | None) -> int | None:
+        """Return the last stable offset; a newer position proves that it has advanced since."""
+        if self.log.end is None or position is None or self.log.is_truncated:
+            return self.log.end
+        return max(self.log.end, position.offset)
+
+
+def _state_of(facts: _PartitionFacts) -> PartitionState:
+    """Return the state of a partition; the first rule that applies counts."""
+    position, log = facts.paired or facts.position, facts.log
+    start, end = log.start, facts.end(position)
+    if facts.is_past:
+        return PartitionState.FENCED
+    if facts.move is not None:
+        # What becomes of the source's log from then on is the past, even that it is deleted.
+        return PartitionState.MOVED
+    if facts.source is None or not facts.is_target_read:
+        return PartitionState.UNKNOWN
+    if log.topic_id is None:
+        return PartitionState.GONE
+    if position is not None and position.offset < (start or 0):
+        return PartitionState.LOST
+    if position is None:
+        return PartitionState.NEW
+    if position.topic_id and log.topic_id and position.topic_id != log.topic_id:
+        return PartitionState.RECREATED
+    if start is None or end is None:
+        return PartitionState.UNKNOWN
+    if position.offset > end:
+        return PartitionState.LOST
+    if position.offset < end:
+        return PartitionState.BEHIND
+    if facts.lag is None:
+        return PartitionState.UNKNOWN  # the end is older than the position
+    is_held_back = log.held_back is not None and log.held_back.too_long
+    return PartitionState.HELD_BACK if is_held_back else PartitionState.CAUGHT_UP
+
+
+# What goes wrong while a partition is held, as records that the source deletes, stays its state.
+_WAITS = frozenset(
+    {
+        PartitionState.NEW,
+        PartitionState.CAUGHT_UP,
+        PartitionState.BEHIND,
+        PartitionState.HELD_BACK,
+    }
+)
+
+
+def _make_row(facts: _PartitionFacts) -> PartitionRow:
+    position, mapped, log, lag = facts.position, facts.mapped, facts.log, facts.lag
+    state, end = _state_of(facts), facts.end(position)
+    is_copied = not facts.is_past and facts.move is None
+    hold = facts.hold if is_copied else None
+    if hold is not None and state in _WAITS:
+        state = PartitionState.HELD
+    held = log.held_back if is_copied else None
+    move = None if facts.is_past else facts.move
+    status = PartitionStatus(
+        topic=facts.at.topic,
+        partition=facts.at.partition,
+        state=state,
+        path=facts.path,
+        source_start=log.start,
+        source_end=end,
+        position=position.offset if position else None,
+        lag_records=lag,
+        lag_s=0.0 if lag == 0 else None if lag is None else log.age_s,
+        target_topic=facts.goes_to[0],
+        target_partition=facts.goes_to[1],
+        target_end=facts.target_end,
+        mapped_records=mapped.records if mapped else 0 if facts.is_mapping_read else None,
+        coverage=_coverage(facts, end) if is_copied else None,
+        held_back=held.records if held else None if log.high is None or not is_copied else 0,
+        held_back_by=held.producer_id if held else None,
+        held_back_s=round(held.age_s, 1) if held else None,
+        copied_at=position.at_ms / 1000 if position and position.at_ms else None,
+        hold="" if hold is None else hold.describe(),
+        moved_by="" if move is None else move.drill,
+        moved_at=None if move is None else move.at_ms / 1000,
+    )
+    gaps = tuple((gap.first, gap.end) for gap in lost_gaps(position.gaps)) if position else ()
+    return PartitionRow(
+        status=status,
+        why=_describe_state(status, position) if facts.lost is None else _describe_lost(facts.lost),
+        spans=_spans(position, mapped),
+        gaps=gaps,
+        ranges=ranges_below(mapped.ranges, status.position)[-_RANGES:] if mapped else (),
+    )
+
+
+def _coverage(facts: _PartitionFacts, end: int | None) -> float | None:
+    """Return the share of retained source offsets that translate exactly."""
+    if not (facts.is_mapping_read and facts.is_target_read):
+        return None
+    mapped, start = facts.mapped, facts.log.start
+    if mapped is not None and mapped.exact is not None and start is not None and end is not None:
+        return min(1.0, mapped.exact / (end - start)) if end > start else 1.0
+    return coverage(facts.position, start, end, mapped.known_from if mapped else None)
+
+
+_WHY = {
+    PartitionState.RECREATED: (
+        "the source topic was deleted and created again; its offsets start over"
+    ),
+    PartitionState.GONE: "the topic does not exist on the source, or may not be described",
+    PartitionState.NEW: "nothing has been copied yet",
+    PartitionState.FENCED: "the workload is on the target; its lag here is the past",
+    PartitionState.UNKNOWN: "its log bounds on the source are unavailable",
+}
+
+
+def _describe_state(status: PartitionStatus, position: Position | None) -> str:
+    """Explain a partition's state to an operator; empty if it needs no reason."""
+    match status.state:
+        case PartitionState.LOST:
+            return _describe_loss(status)
+        case PartitionState.NEW if status.target_end:
+            return (
+                "it has no position, and its target partition has held records; k2ktui check says "
+                "whether the position is lost"
+            )
+        case PartitionState.HELD:
+            return f"{status.hold}; not copied until k2ktui release"
+        case PartitionState.MOVED:
+            return f"{describe_move(status)}; not copied from the source any more"
+        case PartitionState.UNKNOWN if position is None:
+            return "the cluster has not responded yet"
+        case state if state in _WHY:
+            return _WHY[state]
+        case _:
+            held = status.held
+            return held.text() if held is not None and held.too_long else ""
+
+
+def describe_move(status: PartitionStatus) -> str:
+    """Return by which drill a topic was moved, and when; not safe to print."""
+    return f"moved to the target by drill {status.moved_by} at {moment(status.moved_at or 0)}"
+
+
+def _describe_loss(status: PartitionStatus) -> str:
+    position, start, end = status.position, status.source_start, status.source_end
+    if position is not None and start is not None and position < start:
+        return f"{counted(start - position, 'offset')} deleted on the source before being copied"
+    if position is not None and end is not None and position > end:
+        return (
+            f"the source log ends at {end:,}, {position - end:,} before the position: it "
+            "was truncated"
+        )
+    return "records were lost on the source"
+
+
+def _describe_lost(log: DeletedLog) -> str:
+    """Say how many records of a deleted topic were not copied."""
+    return (
+        f"the topic was deleted on the source, {counted(log.lost, 'offset')} not copied; "
+        f"acknowledge it with k2ktui offsets acknowledge -f FILE {log.topic}"
+    )
+
+
+def _deleted(read: _Read) -> dict[SourcePartition, DeletedLog | None]:
     """Return the replicated partitions of deleted topics, with records that were not copied.
 
     A partition without a recorded loss, or with an acknowledged one, maps to None: nothing is left
     to do. A topic that was moved to the target may be deleted: it is left out. If another cluster
     than the recorded one answers, the result is empty: it says nothing about deleted topics.
     """
+    source, target = read.source, read.target
     if source is None or target is None or not source.deleted:
         return {}
     recorded = target.recorded.source
@@ -314,101 +510,6 @@ def _deleted(
             is_own = log is not None and log.is_of(position.offset, position.topic_id)
             deleted[at] = log if is_finding and is_own else None
     return deleted
-
-
-def _with_lost(row: PartitionRow, log: DeletedLog) -> PartitionRow:
-    """Return the row of a deleted topic with the number of records that were not copied."""
-    why = (
-        f"the topic was deleted on the source, {counted(log.lost, 'offset')} not copied; "
-        f"acknowledge it with k2ktui offsets acknowledge -f FILE {log.topic}"
-    )
-    return replace(row, why=why)
-
-
-def _source_facts(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
-    """Return the source facts that a row depends on."""
-    if source is None:
-        return (None,)
-    ends = (source.starts.get(at), source.ends.get(at), at in source.truncated)
-    held = (at in source.high, source.held_back.get(at))
-    age = (source.ages.get(at), source.positions.get(at))
-    return (*ends, *held, *age, source.topic_ids.get(at.topic))
-
-
-def _target_facts(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
-    """Return the target facts that a row depends on."""
-    if target is None:
-        return (None,)
-    if position is None or position.target_partition is None:
-        return (True,)
-    return (True, target.ends.get((position.target_topic, position.target_partition)))
-
-
-def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
-    fact = known.get(name)
-    return fact if isinstance(fact, kind) else None
-
-
-def _audit(known: Known, groups: GroupFacts | None) -> Audit | None:
-    compared = _fact(known, PartName.COMPARISON, ComparisonFacts)
-    return compared.audit if compared else groups.audit if groups else None
-
-
-def _end(at: SourcePartition, source: SourceFacts | None, position: Position | None) -> int | None:
-    """Return the last stable offset; a newer position proves that it has advanced since."""
-    end = source.ends.get(at) if source else None
-    if source is None or end is None or position is None or at in source.truncated:
-        return end
-    return max(end, position.offset)
-
-
-def _lag(
-    at: SourcePartition,
-    source: SourceFacts | None,
-    position: Position | None,
-    paired: Position | None,
-) -> int | None:
-    """Return the lag when the source was last read; None if the position was unknown then."""
-    end = source.ends.get(at) if source else None
-    return count_lag(paired.offset if position and paired else None, end)
-
-
-def _state(
-    at: SourcePartition,
-    source: SourceFacts | None,
-    target: TargetFacts | None,
-    position: Position | None,
-    start: int | None,
-) -> PartitionState:
-    if source is None or target is None:
-        return PartitionState.UNKNOWN
-    topic_id = source.topic_ids.get(at.topic)
-    if topic_id is None:
-        return PartitionState.GONE
-    if position is not None and position.offset < (start or 0):
-        return PartitionState.LOST
-    return state_of(position, start, _end(at, source, position), topic_id)
-
-
-def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -> int | None:
-    if target is None or partition is None:
-        return None
-    return target.ends.get((topic, partition))
-
-
-def _partition_coverage(
-    position: Position | None,
-    start: int | None,
-    end: int | None,
-    mapped: MappedSummary | None,
-    known: bool,
-) -> float | None:
-    """Return the share of retained source offsets that translate exactly."""
-    if not known:
-        return None
-    if mapped is not None and mapped.exact is not None and start is not None and end is not None:
-        return min(1.0, mapped.exact / (end - start)) if end > start else 1.0
-    return coverage(position, start, end, mapped.known_from if mapped else None)
 
 
 def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Span, ...]:
@@ -426,13 +527,8 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
     return tuple(span for span in spans if span[0] < span[1])[-_SPANS:]
 
 
-def _find_pair(
-    pipeline: str,
-    state: StateFacts | None,
-    source: SourceFacts | None,
-    target: TargetFacts | None,
-) -> tuple[PairState, Ends]:
-    named = target.fenced_by if target is not None else ""
+def _find_pair(pipeline: str, read: _Read) -> tuple[PairState, Ends]:
+    source, target, state = read.source, read.target, read.state
     if state is None:
         return PairState(), _NOTHING
     opposite: tuple[Drill, ...] = ()
@@ -442,8 +538,9 @@ def _find_pair(
         opposite = choose_opposite(
             source.drills, pipeline, clusters, target.recorded, topics.__contains__
         )
-    pair = find_pair_state(state.drills, opposite, named)
+    named = target.fenced_by if target is not None else ""
     unread = source.no_drills if source is not None else ""
+    pair = find_pair_state(state.drills, opposite, named)
     return replace(pair, unread=unread), find_arrival(state.drills, opposite)
 
 
@@ -457,18 +554,6 @@ def _arrived(row: PartitionRow, arrival: Ends) -> int:
     if not status.lag_records or status.position is None or status.source_end is None:
         return 0
     return max(0, min(arrival.get(row.key, 0), status.source_end) - status.position)
-
-
-def _summarize(
-    groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None
-) -> tuple[GroupSummary, ...]:
-    ends = {row.key: row.status.source_end for row in rows}
-    target_ends = {
-        (row.status.target_topic, row.status.target_partition): row.status.target_end
-        for row in rows
-    }
-    both = GroupsOnBoth(groups.source, groups.target, groups.rows)
-    return summarize_groups(both, ends, target_ends, audit)
 
 
 def sum_totals(
@@ -551,20 +636,17 @@ def _total_coverage(rows: Sequence[PartitionRow]) -> float | None:
     return sum((s.coverage or 0.0) * n for s, n in zip(known, sizes, strict=True)) / sum(sizes)
 
 
-def _notes(
-    source: SourceFacts | None,
-    target: TargetFacts | None,
-    groups: GroupFacts | None,
-    state: StateFacts | None,
-) -> tuple[str, ...]:
+def _notes(read: _Read) -> tuple[str, ...]:
+    target, groups = read.target, read.groups
     notes = [*(target.notes if target else ()), *(groups.notes if groups else ())]
-    if deleted := sorted({at.topic for at, log in _deleted(source, target).items() if not log}):
+    if deleted := sorted({at.topic for at, log in _deleted(read).items() if not log}):
         names = list_names(deleted, _NAMES)
         notes.append(
             f"{counted(len(deleted), 'topic')} deleted on the source, no longer copied: {names}"
         )
     if target is not None and target.nothing_copied:
         notes.append(target.nothing_copied.message)
-    if state is not None and state.malformed:
-        notes.append(f"{counted(state.malformed, 'record')} of the state topic cannot be read")
+    if read.state is not None and read.state.malformed:
+        unreadable = counted(read.state.malformed, "record")
+        notes.append(f"{unreadable} of the state topic cannot be read")
     return tuple(notes)

@@ -1,4 +1,7 @@
-"""What was read of each part of a pipeline, before it becomes a view."""
+"""What was read of each part of a pipeline, before it becomes a view.
+
+Facts of a cluster that differ in their time only are equal.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class SourceFacts:
     ``deleted`` are replicated topics that do not exist, where a pattern selects them.
     """
 
-    taken_at: float
+    taken_at: float = field(compare=False)
     cluster: ClusterView
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class TargetFacts:
     that drills moved to the target. ``nothing_copied`` says that no run of the pipeline is known.
     """
 
-    taken_at: float
+    taken_at: float = field(compare=False)
     cluster: ClusterView
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[Partition, int] = field(default_factory=dict)

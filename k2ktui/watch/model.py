@@ -26,13 +26,21 @@ from k2ktui.engine.moves.group_sums import GroupSummary, estimate_moves
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
-from k2ktui.engine.trend import Direction
 
 # A part whose read is pending for this many seconds is shown as stale, whatever its last error.
 LATE_S = 5.0
 
 Span = tuple[int, int]
 RangeRow = tuple[int, int, int]
+
+
+class Direction(StrEnum):
+    """Direction of a value; unknown until there are two samples."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    STEADY = "steady"
+    UNKNOWN = "unknown"
 
 
 class PartName(StrEnum):

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import SourcePartition
@@ -137,7 +137,7 @@ def make_assembler(flow: Flow) -> Assembler:
         describe_pair(flow),
         cache(flow.path_of),
         (config.source.bootstrap_servers, config.target.bootstrap_servers),
-        lambda at: _planned_target(config, at),
+        cache(partial(_planned_target, config)),
         config.drill.objectives.values,
     )
 

@@ -20,7 +20,7 @@ from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartName, RangeRow
 from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
 from k2ktui.watch.readers import make_readers
-from k2ktui.watch.snapshot_rows import last_ranges
+from k2ktui.watch.unchanged import last_ranges
 
 _GRACE_S = 1.5
 _APART_S = 0.5

@@ -46,7 +46,7 @@ from k2ktui.watch.facts import (
     TargetFacts,
 )
 from k2ktui.watch.model import ClusterView, PartName
-from k2ktui.watch.snapshot_rows import SnapshotRows
+from k2ktui.watch.unchanged import SnapshotRows
 
 if TYPE_CHECKING:
     from k2ktui.sync.moves.snapshot import SnapshotReader

@@ -81,8 +81,9 @@ class Holds:
 
     def of(self, topic: str, partition: int) -> Hold | None:
         """Return what holds a partition: the hold of its topic, or its own."""
-        whole = self._by_key.get(HoldKey(topic))
-        return whole or self._by_key.get(HoldKey(topic, partition))
+        if not self._by_key:  # as of most pipelines, whatever the number of partitions
+            return None
+        return self._by_key.get(HoldKey(topic)) or self._by_key.get(HoldKey(topic, partition))
 
     def held(self, sources: Iterable[SourcePartition]) -> frozenset[SourcePartition]:
         """Return which of these partitions are held."""

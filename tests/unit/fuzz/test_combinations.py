@@ -36,7 +36,7 @@ from k2ktui.sync.mapping.republish import make_repeats
 from k2ktui.sync.mapping.sort import MappingSorter
 from k2ktui.sync.moves.apply import read_results
 from k2ktui.sync.verify.groups import sample_ranges
-from k2ktui.watch.snapshot_rows import summarize_mapping
+from k2ktui.watch.unchanged import summarize_mapping
 from tests.support.schedule.examples import examples
 
 FROM, TO = SourcePartition("s", 0), ("t", 0)

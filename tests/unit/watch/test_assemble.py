@@ -16,12 +16,11 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.engine.status import HeldBack, PartitionState
-from k2ktui.engine.trend import Direction
 from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.facts import Facts, MappedSummary, SourceFacts, TargetFacts
-from k2ktui.watch.model import LATE_S, Part, PartitionRow, PartName, PipelinePair, View
+from k2ktui.watch.model import LATE_S, Direction, Part, PartitionRow, PartName, PipelinePair, View
 from k2ktui.watch.severity import find_problems
 from tests.support.console.views import NOON, Made, beside_mirrormaker, usual
 

@@ -15,7 +15,7 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.watch.snapshot_rows import SnapshotRows, inputs_of_rows, summarize_mapping
+from k2ktui.watch.unchanged import SnapshotRows, inputs_of_rows, summarize_mapping
 
 S, T = SourcePartition("s", 0), ("t", 0)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.trend import Direction, Trends
-from k2ktui.watch.model import PartitionRow, PartName, View
+from k2ktui.watch.history import Trends
+from k2ktui.watch.model import Direction, PartitionRow, PartName, View
 from tests.support.console.views import Made, large, usual
 
 AT = SourcePartition("payments", 0)
