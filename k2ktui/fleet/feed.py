@@ -19,9 +19,8 @@ from k2ktui.fleet.model import FleetRow, first_row, make_row
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.liveness import SETTLE_S
 from k2ktui.watch.facts import Facts, Known, StateFacts
-from k2ktui.watch.feed import Listener
-from k2ktui.watch.history import Sample
-from k2ktui.watch.model import PartName, PipelinePair, RangeRow, View
+from k2ktui.watch.feed import Feed, Listener
+from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
 from k2ktui.watch.readers import Clusters, Reader, StateReader, make_readers
 
@@ -99,8 +98,8 @@ class _Pipeline:
         self._reader.close()
 
 
-class FleetFeed:
-    """Reads pipelines on its own threads; see :class:`~k2ktui.watch.feed.Feed`.
+class FleetFeed(Feed):
+    """Reads the pipelines of a directory.
 
     Its views say only that a row is new; the rows are in :attr:`rows`. Closing it leaves them being
     read: a console that comes back finds them.
@@ -114,8 +113,6 @@ class FleetFeed:
         files, pair: as above.
     """
 
-    replay = False
-
     def __init__(
         self, files: Sequence[PipelineFile], interval: float, pair: PipelinePair = _NO_PAIR
     ) -> None:
@@ -127,10 +124,8 @@ class FleetFeed:
             _Pipeline(file.path, file.flow, connections) for file in files if file.flow is not None
         ]
         count = len(self._pipelines)
-        self._least_interval = _PACE_S * count if count > CONNECTED else 0.0
-        self.interval = max(interval, self._least_interval)
+        super().__init__(interval, least_s=_PACE_S * count if count > CONNECTED else 0.0)
         self._stays_connected = count <= CONNECTED
-        self.paused = False
         self._listener: Listener | None = None
         self._has_begun = self._is_over = False
         self._wake = threading.Condition()
@@ -169,34 +164,12 @@ class FleetFeed:
         if (listener := self._listener) is not None and not self._is_over:
             listener(View(self.pair, self.now(), {}))
 
-    def set_interval(self, seconds: float) -> None:
-        """Set the interval in seconds; it stays longer if there are many pipelines."""
-        self.interval = max(seconds, self._least_interval)
-
     def refresh(self) -> None:
         """Read every pipeline now."""
         with self._wake:
             for pipeline in self._pipelines:
                 pipeline.due = 0.0
             self._wake.notify_all()
-
-    def pause(self, on: bool) -> None:
-        """Pause, or resume and read every pipeline now."""
-        self.paused = on
-        if not on:
-            self.refresh()
-
-    def now(self) -> float:
-        """Return the current epoch time in seconds."""
-        return time.time()
-
-    def series(self, topic: str, partition: int) -> Sequence[Sample]:
-        """Return nothing: a row is no partition."""
-        return ()
-
-    def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
-        """Return nothing: a row is no partition."""
-        return ()
 
     def close(self) -> None:
         """Pass no more views; rows are read until :meth:`end`."""

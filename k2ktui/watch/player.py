@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from k2ktui.errors import ConfigError
-from k2ktui.watch.feed import DEFAULT_INTERVAL_S, Listener
+from k2ktui.watch.feed import Feed, Listener
 from k2ktui.watch.history import History, Sample
 from k2ktui.watch.model import RangeRow, View
 from k2ktui.watch.recording import Recording
@@ -24,8 +24,8 @@ _LOOK_BACK = 60
 _CLOSE_S = 3.0
 
 
-class Player:
-    """Replays a recording; see :class:`~k2ktui.watch.feed.Feed`.
+class Player(Feed):
+    """Replays a recording, at the intervals that it has.
 
     Args:
         path: the recording.
@@ -44,12 +44,11 @@ class Player:
     replay = True
 
     def __init__(self, path: Path, at: float | None = None, *, paused: bool = False) -> None:
+        super().__init__(paused=paused)
         self._recording = Recording(path)
         self.times = self._recording.times
         self.number = 0 if at is None else self._recording.number_at(at)
         self.pair = self._recording.view(self.number).pair
-        self.paused = paused
-        self.interval = DEFAULT_INTERVAL_S
         self.error = ""
         self._wake = threading.Condition()
         self._over = False

@@ -8,14 +8,13 @@ comparison is read less often.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from time import monotonic
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.sync.flow import Flow
 from k2ktui.watch.facts import GroupFacts, Known
-from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
+from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Feed, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartName, RangeRow
 from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
@@ -89,19 +88,16 @@ class _Worker:
             self._reader.close(self._name)
 
 
-class Poller:
-    """Makes views periodically; see :class:`~k2ktui.watch.feed.Feed`.
+class Poller(Feed):
+    """Makes views of a live pipeline periodically.
 
     Args:
         reader: reads the parts, and makes the views.
         interval: seconds between polls.
     """
 
-    replay = False
-
     def __init__(self, reader: PipelineReader, interval: float = DEFAULT_INTERVAL_S) -> None:
-        self.paused = False
-        self.interval = max(MIN_INTERVAL_S, interval)
+        super().__init__(interval, least_s=MIN_INTERVAL_S)
         self._wake = threading.Condition()
         self._over = self._asked = self._news = self._joined = self._source_due = False
         self._reader = reader
@@ -131,20 +127,6 @@ class Poller:
         with self._wake:
             self._asked = True
             self._wake.notify_all()
-
-    def pause(self, on: bool) -> None:
-        """Pause, or resume with an immediate poll."""
-        self.paused = on
-        if not on:
-            self.refresh()
-
-    def set_interval(self, seconds: float) -> None:
-        """Set the interval in seconds."""
-        self.interval = max(MIN_INTERVAL_S, seconds)
-
-    def now(self) -> float:
-        """Return the current epoch time in seconds."""
-        return time.time()
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition over the last minutes."""

@@ -29,7 +29,7 @@ from k2ktui.watch.facts import (
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.feed import Listener
+from k2ktui.watch.feed import Feed, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
 
@@ -296,12 +296,12 @@ def usual(pair: PipelinePair | None = None) -> Made:
     return made
 
 
-class StubFeed:
+class StubFeed(Feed):
     """A feed that a test controls."""
 
     def __init__(self, made: Made, *, replay: bool = False) -> None:
+        super().__init__()
         self.made, self.replay = made, replay
-        self.paused, self.interval = False, 5.0
         self.refreshed, self.closed = 0, False
         self.clock: float | None = None
         self._listener: Listener = lambda view: None
@@ -321,9 +321,6 @@ class StubFeed:
 
     def pause(self, on: bool) -> None:
         self.paused = on
-
-    def set_interval(self, seconds: float) -> None:
-        self.interval = seconds
 
     def now(self) -> float:
         return self.made.now if self.clock is None else self.clock
