@@ -27,19 +27,43 @@ NOTHING_LEFT = "nothing is left to fail over: every topic was moved to the targe
 _MOST_NAMES = 20
 
 
+# What a move means for groups, as a cell and in a sentence; the worst first, after what is done.
+_KINDS = {
+    MoveOutcome.MOVED: (Severity.OK, "moved", "moved"),
+    MoveOutcome.LOSES: (Severity.BAD, "would lose {lost}", "that would lose {records}"),
+    MoveOutcome.LOST_ALREADY: (Severity.WARN, "lost {gone} already", "that lost {gone} already"),
+    MoveOutcome.UNMOVABLE: (Severity.BAD, "cannot move", "that cannot be moved"),
+    MoveOutcome.UNKNOWN: (Severity.UNKNOWN, "unknown", "unknown"),
+    MoveOutcome.STOP_FIRST: (Severity.WARN, "to stop first", "to stop first"),
+    MoveOutcome.NOT_COPIED: (Severity.INFO, "not copied yet", "not copied yet"),
+    MoveOutcome.SAFE: (Severity.OK, "safe to move", "safe to move"),
+}
+# A sentence begins with the best.
+_IN_A_SENTENCE = (*list(MoveOutcome)[:-2], MoveOutcome.LOST_ALREADY, MoveOutcome.LOSES)
+_HEADINGS = {
+    MoveOutcome.LOSES: "Would lose records by a move",
+    MoveOutcome.LOST_ALREADY: (
+        "Lost records already, which a move skips: both clusters have deleted them"
+    ),
+    MoveOutcome.UNMOVABLE: "Cannot be moved",
+    MoveOutcome.UNKNOWN: "Effect of a move unknown",
+    MoveOutcome.STOP_FIRST: "To stop first",
+    MoveOutcome.NOT_COPIED: "Not copied yet",
+}
+_VERDICTS = {
+    MoveOutcome.LOSES: SeverityLabel(Severity.BAD, "no, loses records"),
+    MoveOutcome.UNMOVABLE: SeverityLabel(Severity.BAD, "no"),
+    MoveOutcome.UNKNOWN: SeverityLabel(Severity.UNKNOWN, "not known"),
+    MoveOutcome.NOT_COPIED: SeverityLabel(Severity.WARN, "not yet"),
+    MoveOutcome.STOP_FIRST: SeverityLabel(Severity.WARN, "not yet"),
+    MoveOutcome.LOST_ALREADY: SeverityLabel(Severity.WARN, "look first"),
+}
+
+
 def failover_verdict(groups: GroupEstimate) -> SeverityLabel:
     """Return whether a failover now is safe for every group, by the worst of them."""
-    for count, severity, word in (
-        (groups.losing, Severity.BAD, "no, loses records"),
-        (groups.unmovable, Severity.BAD, "no"),
-        (groups.unknown, Severity.UNKNOWN, "not known"),
-        (groups.not_copied, Severity.WARN, "not yet"),
-        (groups.stop_first, Severity.WARN, "not yet"),
-        (groups.lost_already, Severity.WARN, "look first"),
-    ):
-        if count:
-            return SeverityLabel(severity, word)
-    return SeverityLabel(Severity.OK, "safe")
+    verdicts = (verdict for outcome, verdict in _VERDICTS.items() if groups.count(outcome))
+    return next(verdicts, SeverityLabel(Severity.OK, "safe"))
 
 
 def group_cells(view: View, glyphs: Glyphs, names: int = 0) -> list[Cell]:
@@ -52,31 +76,24 @@ def group_cells(view: View, glyphs: Glyphs, names: int = 0) -> list[Cell]:
     if not groups.total:
         return [Cell(f"{old}no group to move", Tone.MUTED)]
     cells = []
-    for severity, outcome, count, text in (
-        (Severity.OK, MoveOutcome.MOVED, groups.moved, "moved"),
-        (Severity.BAD, MoveOutcome.LOSES, groups.losing, f"would lose {groups.lost_records:,}"),
-        (Severity.WARN, MoveOutcome.LOST_ALREADY, groups.lost_already, _lost_already(groups)),
-        (Severity.BAD, MoveOutcome.UNMOVABLE, groups.unmovable, "cannot move"),
-        (Severity.UNKNOWN, MoveOutcome.UNKNOWN, groups.unknown, "unknown"),
-        (Severity.WARN, MoveOutcome.STOP_FIRST, groups.stop_first, "to stop first"),
-        (Severity.INFO, MoveOutcome.NOT_COPIED, groups.not_copied, "not copied yet"),
-        (Severity.OK, MoveOutcome.SAFE, groups.safe, "safe to move"),
-    ):
-        if count:
-            sign = glyphs.status[severity]
+    for outcome, (severity, text, _) in _KINDS.items():
+        if count := groups.count(outcome):
             named = groups.of(outcome) if names else []
             # The number of a single group is that of its kind.
             who = f": {list_moves(named, names, numbers=count > 1)}" if named else ""
-            cell = Cell(f"{sign} {count:,} {text}{who}", tone_of(severity))
+            what = f"{glyphs.status[severity]} {count:,} {_with_records(text, groups)}"
+            cell = Cell(f"{what}{who}", tone_of(severity))
             cells += [glyphs.aged(cell) if view.groups_stale else cell, Cell("  ")]
     if groups.reread_records:
         cells.append(Cell(f"{old}{groups.reread_records:,} read again", Tone.WARN))
     return cells
 
 
-def _lost_already(groups: GroupEstimate) -> str:
-    """Say that a move skips records which are lost with and without it."""
-    return f"lost {sum(m.gone_records for m in groups.of(MoveOutcome.LOST_ALREADY)):,} already"
+def _with_records(text: str, groups: GroupEstimate) -> str:
+    """Return a text with the numbers of records that groups lose, and have lost already."""
+    gone = sum(move.gone_records for move in groups.of(MoveOutcome.LOST_ALREADY))
+    records = counted(groups.lost_records, "record")
+    return text.format(lost=f"{groups.lost_records:,}", records=records, gone=f"{gone:,}")
 
 
 def list_moves(moves: Sequence[NamedMove], most: int, *, numbers: bool = True) -> str:
@@ -186,35 +203,16 @@ def objectives_line(view: View) -> str:
 
 def group_lines(groups: GroupEstimate, *, failed_over: bool) -> Iterator[str]:
     """Yield the groups by what a failover now would do to them, as sentences, with names."""
-    lost, gone = counted(groups.lost_records, "record"), _lost_already(groups)
-    kinds = (
-        (groups.moved, "moved"),
-        (groups.safe, "safe to move"),
-        (groups.stop_first, "to stop first"),
-        (groups.not_copied, "not copied yet"),
-        (groups.unknown, "unknown"),
-        (groups.unmovable, "that cannot be moved"),
-        (groups.lost_already, f"that {gone}"),
-        (groups.losing, f"that would lose {lost}"),
-    )
-    parts = [f"{count:,} {text}" for count, text in kinds if count]
+    parts = [
+        f"{count:,} {_with_records(_KINDS[outcome][2], groups)}"
+        for outcome in _IN_A_SENTENCE
+        if (count := groups.count(outcome))
+    ]
     yield ("Groups: " if failed_over else "If you failed over now: ") + (
         f"{counted(groups.total, 'group')}: {', '.join(parts)}" if parts else "no group to move"
     )
-    for outcome, text in _KINDS.items():
+    for outcome, heading in _HEADINGS.items():
         if named := groups.of(outcome):
-            yield f"{text}: {list_moves(named, _MOST_NAMES)}"
+            yield f"{heading}: {list_moves(named, _MOST_NAMES)}"
     if groups.reread_records:
         yield f"Read again after a move: {counted(groups.reread_records, 'record')}"
-
-
-_KINDS = {
-    MoveOutcome.LOSES: "Would lose records by a move",
-    MoveOutcome.LOST_ALREADY: (
-        "Lost records already, which a move skips: both clusters have deleted them"
-    ),
-    MoveOutcome.UNMOVABLE: "Cannot be moved",
-    MoveOutcome.UNKNOWN: "Effect of a move unknown",
-    MoveOutcome.STOP_FIRST: "To stop first",
-    MoveOutcome.NOT_COPIED: "Not copied yet",
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from k2ktui.console.screens.overview_facts import pair_lines
+from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.jobs.run_rows import current_run, make_run_rows
 from k2ktui.present.formatting import NOT_AVAILABLE, UNICODE, WORDS
@@ -26,7 +26,10 @@ def test_overview_counts_standbys_beside_the_run_that_works() -> None:
     view = replace(view, runners=observer.observe([*beats, works]))
     assert view.runners[0].runner == works.runner
     run = current_run([], view.runners, "orders", NOON)
-    lines = ["".join(c.text for c in line) for line in pair_lines(view, NOON, UNICODE, run)]
+    lines = [
+        "".join(c.text for c in line)
+        for line in OverviewFigures(view, NOON, UNICODE).pair_lines(run)
+    ]
     (line,) = [line for line in lines if line.startswith("Job")]
     assert works.host in line and ", 2 standbys, heartbeat" in line and "at once" not in line
     assert any(f"job running on {works.host}" in line for line in view_lines(view, NOON))
@@ -42,7 +45,10 @@ def test_overview_and_watch_count_the_runs_that_share_the_pipeline() -> None:
     waits = sharing("c", state=RunnerState.STANDBY)
     view = replace(Made().view(), runners=(sharing("a", 0, 2), sharing("b", 1, 3), waits))
     run = current_run([], view.runners, "orders", NOON)
-    lines = ["".join(c.text for c in line) for line in pair_lines(view, NOON, UNICODE, run)]
+    lines = [
+        "".join(c.text for c in line)
+        for line in OverviewFigures(view, NOON, UNICODE).pair_lines(run)
+    ]
     (line,) = [line for line in lines if line.startswith("Job")]
     shown = ", 2 slots, shared by 2 runs, generation 7, 1 standby, heartbeat"
     assert shown in line

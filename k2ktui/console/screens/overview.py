@@ -15,15 +15,7 @@ from textual.containers import Container
 from k2ktui.console.export import Table
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.groups import GroupScreen
-from k2ktui.console.screens.overview_facts import (
-    coverage_tile,
-    failover_tile,
-    failover_title,
-    group_tile,
-    lag_tile,
-    pair_lines,
-    partition_map,
-)
+from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.visuals.chart import WINDOWS_MIN, Chart
 from k2ktui.console.visuals.panel import WIDE, Panel, Tile, is_framed
@@ -243,10 +235,10 @@ class OverviewScreen(ConsoleScreen):
         sync = _run(view, now, self._jobs, RunKind.SYNC)
         problems = find_problems(view, now)
         width = self._inner_width(2 if self._has_pair_beside else 1)
-        recorded = self.session.feed.replay
-        pair = pair_lines(view, now, glyphs_of(self), run, sync, width=width, recorded=recorded)
+        figures = self._figures(view)
+        pair = figures.pair_lines(run, sync, width=width)
         layout = self._arrange(len(pair), self._problem_lines(problems))
-        self._fill(view, now, layout, pair)
+        self._fill(view, figures, layout, pair)
         grid = self.query_one(Grid)
         grid.empty = "No problem is known." if view.is_current else formatting.NOT_YET
         if run is not None and run.alive and run.job is not None:
@@ -291,18 +283,23 @@ class OverviewScreen(ConsoleScreen):
         lines = [] if is_whole else wrap_lines(text, width)
         self.query_one("#problem-text", TextLines).show(lines)
 
-    def _fill(self, view: View, now: float, layout: _Layout, pair: list[Line]) -> None:
+    def _figures(self, view: View) -> OverviewFigures:
+        feed = self.session.feed
+        return OverviewFigures(view, feed.now(), glyphs_of(self), recorded=feed.replay)
+
+    def _fill(
+        self, view: View, figures: OverviewFigures, layout: _Layout, pair: list[Line]
+    ) -> None:
         """Fill the tiles, the charts, the map and the panel about the pair."""
-        glyphs, tile = glyphs_of(self), (self._inner_width(layout.columns), layout.tile)
-        recorded = self.session.feed.replay
-        self._tile("lag").show(lag_tile(view, glyphs, tile))
-        self._tile("coverage").show(coverage_tile(view, glyphs, tile))
-        self._tile("divergence").show(*group_tile(view, glyphs, tile))
-        self._tile("failover").label(failover_title(view, glyphs))
-        self._tile("failover").show(*failover_tile(view, now, glyphs, tile, recorded=recorded))
+        tile = self._inner_width(layout.columns), layout.tile
+        self._tile("lag").show(figures.lag_tile(tile))
+        self._tile("coverage").show(figures.coverage_tile(tile))
+        self._tile("divergence").show(*figures.group_tile(tile))
+        self._tile("failover").label(figures.failover_title())
+        self._tile("failover").show(*figures.failover_tile(tile))
         if layout.map:
             width = self._inner_width(2 if self._has_pair_beside else 1)
-            self._tile("map").show(partition_map(view, glyphs, (width, layout.map)))
+            self._tile("map").show(figures.partition_map((width, layout.map)))
             read = any(view.part(name).taken_at for name in (PartName.SOURCE, PartName.TARGET))
             self._tile("map").label("Partitions", f"{view.totals.partitions:,}" if read else "")
         if layout.pair:
@@ -369,8 +366,7 @@ class OverviewScreen(ConsoleScreen):
         if view is not None:
             now = self.session.feed.now()
             runs = (_run(view, now, self._jobs, kind) for kind in (RunKind.COPY, RunKind.SYNC))
-            recorded = self.session.feed.replay
-            lines = pair_lines(view, now, glyphs_of(self), *runs, recorded=recorded)
+            lines = self._figures(view).pair_lines(*runs)
             self.app.push_screen(TextDialog("Pair", [plain(line) for line in lines]))
 
     def action_charts(self) -> None:

@@ -35,6 +35,12 @@ _NAMED = (
     MoveOutcome.NOT_COPIED,
 )
 
+# The field of an estimate that counts the groups with an outcome.
+_COUNTED = {
+    **{outcome: outcome.value.replace("-", "_") for outcome in MoveOutcome},
+    MoveOutcome.LOSES: "losing",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
@@ -137,16 +143,12 @@ class GroupEstimate:
     @property
     def total(self) -> int:
         """Number of groups."""
-        return (
-            self.moved
-            + self.safe
-            + self.stop_first
-            + self.not_copied
-            + self.unknown
-            + self.unmovable
-            + self.losing
-            + self.lost_already
-        )
+        return sum(map(self.count, MoveOutcome))
+
+    def count(self, outcome: MoveOutcome) -> int:
+        """Return the number of groups with an outcome."""
+        number: int = getattr(self, _COUNTED[outcome])
+        return number
 
     def of(self, outcome: MoveOutcome) -> list[NamedMove]:
         """Return the named groups with an outcome."""
@@ -256,16 +258,9 @@ def estimate_groups(moves: Iterable[GroupMove]) -> GroupEstimate:
         )
     )
     return GroupEstimate(
-        safe=counts[MoveOutcome.SAFE],
-        stop_first=counts[MoveOutcome.STOP_FIRST],
-        not_copied=counts[MoveOutcome.NOT_COPIED],
-        unknown=counts[MoveOutcome.UNKNOWN],
-        unmovable=counts[MoveOutcome.UNMOVABLE],
-        losing=counts[MoveOutcome.LOSES],
+        **{_COUNTED[outcome]: count for outcome, count in counts.items()},
         lost_records=lost,
         reread_records=reread,
-        moved=counts[MoveOutcome.MOVED],
-        lost_already=counts[MoveOutcome.LOST_ALREADY],
         gone_records=gone,
         named=tuple(named),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k2ktui.cli.status import status_object
-from k2ktui.console.screens.overview_facts import pair_lines
+from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.widgets.styled_text import plain
 from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.records.state import SourcePartition
@@ -25,7 +25,7 @@ def test_the_last_comparison_is_on_every_surface() -> None:
     )  # fmt: skip
     view = replace(made.view(), last_comparison=record)
     assert any("every record compared at " in line for line in view_lines(view, made.now))
-    shown = [plain(line) for line in pair_lines(view, made.now, UNICODE, None)]
+    shown = [plain(line) for line in OverviewFigures(view, made.now, UNICODE).pair_lines(None)]
     (line,) = (line for line in shown if line.startswith("Compared"))
     assert "no difference" in line and "every record" in line and "1h" in line.replace(" ", "")
     assert status_object(Reading(view))["last_comparison"]["counts"] == {"equal": 1234}
@@ -39,10 +39,10 @@ def test_the_last_comparison_is_on_every_surface() -> None:
 
     differing = replace(record, differences=7, unproven=2, is_whole=False)
     view = replace(view, last_comparison=differing)
-    shown = [plain(line) for line in pair_lines(view, made.now, UNICODE, None)]
+    shown = [plain(line) for line in OverviewFigures(view, made.now, UNICODE).pair_lines(None)]
     (line,) = (line for line in shown if line.startswith("Compared"))
     assert "7 different, 2 unproven, some records" in line
     assert not any(
         plain(line).startswith("Compared")
-        for line in pair_lines(made.view(), made.now, UNICODE, None)
+        for line in OverviewFigures(made.view(), made.now, UNICODE).pair_lines(None)
     )

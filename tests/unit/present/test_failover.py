@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from k2ktui.cli.status import status_object
-from k2ktui.console.screens.overview_facts import pair_lines
+from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.widgets.styled_text import plain
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.records.state import SourcePartition
@@ -148,13 +148,13 @@ def test_as_many_groups_are_named_as_have_room() -> None:
     view = made.view()
     assert text(group_cells(view, UNICODE)).count("worker") == 0
     for width in (70, 110, 160):
-        lines = pair_lines(view, made.now, UNICODE, None, width=width)
+        lines = OverviewFigures(view, made.now, UNICODE).pair_lines(None, width=width)
         shown = [plain(line) for line in lines]
         assert all(len(line) <= width for line in shown[:2])
         both = " ".join(" ".join(shown[:2]).split())
         assert "31 stop first: billing" in both and " more" in both
         assert "worker-00" in both or width == 70
-    whole = plain(pair_lines(view, made.now, UNICODE, None)[0])
+    whole = plain(OverviewFigures(view, made.now, UNICODE).pair_lines(None)[0])
     assert whole.count("worker") == 30 and "more" not in whole
     sentences = "\n".join(failover_lines(view, made.now))
     assert "To stop first: billing, worker-00" in sentences and "and 11 more" in sentences

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from k2ktui.cli.status import status_object
-from k2ktui.console.screens.overview_facts import failover_tile, failover_title, pair_lines
+from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.screens.partition import coverage, figures
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.moves.group_sums import judge_group
@@ -139,11 +139,12 @@ def test_its_panel_says_that_it_has_moved_and_nothing_of_lag_and_coverage() -> N
 
 def test_overview_has_no_failover_when_every_topic_has_moved() -> None:
     def said(view: View) -> str:
-        pair = pair_lines(view, NOON, WORDS, None)
-        tile, severity = failover_tile(view, NOON, WORDS, (60, 4), recorded=False)
+        figures = OverviewFigures(view, NOON, WORDS)
+        pair = figures.pair_lines(None)
+        tile, severity = figures.failover_tile((60, 4))
         texts = ["".join(cell.text for cell in line) for line in (*pair, *tile)]
         assert severity is None or not view.is_left
-        return "\n".join([failover_title(view, WORDS), *texts])
+        return "\n".join([figures.failover_title(), *texts])
 
     made = moved()
     assert "RPO" in said(made.view()) and "Rehearsal" in said(made.view())
