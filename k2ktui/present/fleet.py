@@ -26,6 +26,52 @@ def fleet_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Flee
         glyphs: the signs of the terminal.
         now: returns the time that ages are relative to, in epoch seconds.
     """
+
+    def copied(text: Callable[[FleetRow], str]) -> Callable[[FleetRow], Cell]:
+        """Return the cell of a figure of the copy: after a failover there is none."""
+
+        def cell(row: FleetRow) -> Cell:
+            if row.pair_state.moved:
+                return Cell(NOT_AVAILABLE, Tone.MUTED)
+            return glyphs.aged(Cell(text(row))) if row.stale & _COPY else Cell(text(row))
+
+        return _once_read(cell)
+
+    def written(cell: Callable[[PipelineSummary, FleetRow], Cell]) -> Callable[[FleetRow], Cell]:
+        """Return the cell of a summary, which is marked if nobody has written one lately."""
+
+        def shown(row: FleetRow) -> Cell:
+            if row.summary is None:
+                return Cell(NOT_AVAILABLE, Tone.MUTED)
+            of_row, age = cell(row.summary, row), row.summary_age(now()) or 0.0
+            return glyphs.aged(of_row) if age > SUMMARY_OLD_S else of_row
+
+        return _once_read(shown)
+
+    def rpo(row: FleetRow) -> Cell:
+        """Return the age of what a failover now would lose; after one, what it has lost."""
+        if row.pair_state.moved:
+            lost = row.pair_state.rpo_records
+            return Cell(NOT_AVAILABLE if lost is None else counted(lost, "record"), Tone.MUTED)
+        return at_risk(row)
+
+    def rehearsed(row: FleetRow) -> Cell:
+        """Return the age of the last rehearsal, with its findings if it had any."""
+        if row.rehearsal is None:
+            is_unknown = PartName.STATE in row.stale
+            return Cell(NOT_AVAILABLE, Tone.MUTED) if is_unknown else Cell("never", Tone.WARN)
+        age = formatting.age(max(0.0, now() - row.rehearsal.at))
+        if not row.rehearsal.findings:
+            return Cell(age)
+        text = f"{age}, {counted(row.rehearsal.findings, 'finding')}"
+        return glyphs.mark(SeverityLabel(Severity.WARN, text))
+
+    at_risk = copied(lambda row: formatting.seconds(0.0 if row.rpo_records == 0 else row.rpo_s))
+    lag = copied(lambda row: formatting.number(row.lag))
+    behind = copied(lambda row: formatting.seconds(row.behind_s))
+    coverage = written(lambda _, row: Cell(formatting.share(row.coverage)))
+    groups = written(lambda summary, _: _groups(summary, glyphs))
+    run = _once_read(lambda row: glyphs.mark(row.run))
     return (
         Column(
             "pipeline",
@@ -35,74 +81,49 @@ def fleet_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Flee
             width=10,
             widest=40,
         ),
+        _cluster("from", lambda row: row.pair.source),
+        _cluster("to", lambda row: row.pair.target),
+        Column("run", "run", run, lambda row: -row.run.severity, width=7),
+        Column("lag", "lag", lag, _by(lambda row: row.lag), right=True, width=6),
         Column(
-            "from",
-            "from",
-            lambda row: Cell(formatting.name(row.pair.source, 40)),
-            lambda row: row.pair.source,
-            width=6,
-            rank=6,
-        ),
-        Column(
-            "to",
-            "to",
-            lambda row: Cell(formatting.name(row.pair.target, 40)),
-            lambda row: row.pair.target,
-            width=6,
-            rank=6,
-        ),
-        Column(
-            "run",
-            "run",
-            lambda row: _unless_unread(row, glyphs.mark(row.run)),
-            lambda row: -row.run.severity,
-            width=7,
-        ),
-        Column(
-            "lag",
-            "lag",
-            lambda row: _copy_cell(row, glyphs, formatting.number(row.lag)),
-            _by(lambda row: row.lag),
-            True,
-            6,
-        ),
-        Column(
-            "behind",
-            "behind",
-            lambda row: _copy_cell(row, glyphs, formatting.seconds(row.behind_s)),
-            _by(lambda row: row.behind_s),
-            True,
-            7,
-            2,
+            "behind", "behind", behind, _by(lambda row: row.behind_s), right=True, width=7, rank=2
         ),
         Column(
             "coverage",
             "coverage",
-            lambda row: _summary_cell(row, glyphs, now(), Cell(formatting.share(row.coverage))),
+            coverage,
             lambda row: 2.0 if row.coverage is None else row.coverage,
-            True,
-            8,
-            3,
-        ),
-        Column(
-            "groups",
-            "groups",
-            lambda row: _summary_cell(row, glyphs, now(), _groups(row.summary, glyphs)),
-            _worst_group,
+            right=True,
             width=8,
+            rank=3,
         ),
-        Column("rpo", "RPO", lambda row: _rpo(row, glyphs), _by(lambda row: row.rpo_s), True, 6, 1),
+        Column("groups", "groups", groups, _worst_group, width=8),
+        Column(
+            "rpo", "RPO", _once_read(rpo), _by(lambda row: row.rpo_s), right=True, width=6, rank=1
+        ),
         Column(
             "rehearsed",
             "rehearsed",
-            lambda row: _rehearsed(row, glyphs, now()),
+            _once_read(rehearsed),
             lambda row: 0.0 if row.rehearsal is None else row.rehearsal.at,
-            True,
-            9,
-            1,
+            right=True,
+            width=9,
+            rank=1,
         ),
-        Column("problem", "problem", _problem, None, width=10, rank=4, widest=SENTENCE),
+        Column("problem", "problem", _problem, width=10, rank=4, widest=SENTENCE),
     )
+
+
+def _once_read(cell: Callable[[FleetRow], Cell]) -> Callable[[FleetRow], Cell]:
+    """Return the cell of a row that was read; nothing is known of one that was not."""
+    return lambda row: Cell(NOT_YET, Tone.MUTED) if row.taken_at is None else cell(row)
+
+
+def _cluster(heading: str, name: Callable[[FleetRow], str]) -> Column[FleetRow]:
+    def cell(row: FleetRow) -> Cell:
+        return Cell(formatting.name(name(row), 40))
+
+    return Column(heading, heading, cell, name, width=6, rank=6)
 
 
 def _by(figure: Callable[[FleetRow], float | None]) -> Callable[[FleetRow], float]:
@@ -115,32 +136,9 @@ def _by(figure: Callable[[FleetRow], float | None]) -> Callable[[FleetRow], floa
     return key
 
 
-def _unless_unread(row: FleetRow, cell: Cell) -> Cell:
-    return Cell(NOT_YET, Tone.MUTED) if row.taken_at is None else cell
-
-
-def _copy_cell(row: FleetRow, glyphs: Glyphs, text: str) -> Cell:
-    """Return a figure of the copy: after a failover there is none."""
-    if row.taken_at is None:
-        return Cell(NOT_YET, Tone.MUTED)
-    if row.pair_state.moved:
-        return Cell(NOT_AVAILABLE, Tone.MUTED)
-    cell = Cell(text)
-    return glyphs.aged(cell) if row.stale & _COPY else cell
-
-
-def _summary_cell(row: FleetRow, glyphs: Glyphs, now: float, cell: Cell) -> Cell:
-    """Return a figure of the summary, which is marked if nobody has written it lately."""
-    if row.taken_at is None:
-        return Cell(NOT_YET, Tone.MUTED)
-    if row.summary is None:
-        return Cell(NOT_AVAILABLE, Tone.MUTED)
-    return glyphs.aged(cell) if (row.summary_age(now) or 0.0) > SUMMARY_OLD_S else cell
-
-
-def _groups(summary: PipelineSummary | None, glyphs: Glyphs) -> Cell:
+def _groups(summary: PipelineSummary, glyphs: Glyphs) -> Cell:
     """Return the number of groups with the worst status, of all; only that of all if it is good."""
-    if summary is None or not summary.groups:
+    if not summary.groups:
         # The run may not see them: groups that its login may not describe are not listed.
         return Cell("none seen", Tone.MUTED)
     worst = summary.groups[0]
@@ -155,32 +153,6 @@ def _worst_group(row: FleetRow) -> tuple[int, int]:
         return 1, 0
     worst = row.summary.groups[0]
     return -worst.severity, -worst.count
-
-
-def _rpo(row: FleetRow, glyphs: Glyphs) -> Cell:
-    """Return the age of what a failover now would lose; after one, what it has lost."""
-    if row.taken_at is None:
-        return Cell(NOT_YET, Tone.MUTED)
-    if row.pair_state.moved:
-        lost = row.pair_state.rpo_records
-        return Cell(NOT_AVAILABLE if lost is None else counted(lost, "record"), Tone.MUTED)
-    text = formatting.seconds(0.0 if row.rpo_records == 0 else row.rpo_s)
-    return _copy_cell(row, glyphs, text)
-
-
-def _rehearsed(row: FleetRow, glyphs: Glyphs, now: float) -> Cell:
-    """Return the age of the last rehearsal, with its findings if it had any."""
-    if row.taken_at is None:
-        return Cell(NOT_YET, Tone.MUTED)
-    if row.rehearsal is None:
-        if PartName.STATE in row.stale:
-            return Cell(NOT_AVAILABLE, Tone.MUTED)
-        return Cell("never", Tone.WARN)
-    age = formatting.age(max(0.0, now - row.rehearsal.at))
-    if not row.rehearsal.findings:
-        return Cell(age)
-    text = f"{age}, {counted(row.rehearsal.findings, 'finding')}"
-    return glyphs.mark(SeverityLabel(Severity.WARN, text))
 
 
 def _problem(row: FleetRow) -> Cell:
