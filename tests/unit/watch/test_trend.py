@@ -66,3 +66,11 @@ def test_values_keep_their_samples_when_others_come_and_go() -> None:
     lines = trends.lines()
     assert lines.slope[0] == pytest.approx(-10)
     assert math.isnan(lines.slope[1])
+
+
+def test_the_rate_of_what_does_not_move_is_exactly_zero() -> None:
+    trends = Trends(2)
+    for number in range(7):
+        trends.add(1_795_262_400.0 + 5.1 * number, np.array([1_000_003.0, np.nan]))
+    assert trends.lines().slope[0] == 0.0
+    assert trends.lines().directions == [Direction.STEADY, Direction.UNKNOWN]
