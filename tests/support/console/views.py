@@ -19,6 +19,7 @@ from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
+from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import (
     ComparisonFacts,
@@ -32,6 +33,7 @@ from k2ktui.watch.facts import (
 from k2ktui.watch.feed import Feed, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
+from k2ktui.watch.severity import Problem, find_problems
 
 # A clock that stands still: pictures of a screen must be the same everywhere.
 NOON = 1_795_262_400.0
@@ -55,6 +57,7 @@ class Made:
         moved: topics that drills moved to the target.
         deleted: topics that were deleted on the source.
         comparison: the last comparison of all records.
+        changed: fields of what was read of parts, that differ from all this.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -83,6 +86,7 @@ class Made:
     objectives: Objectives = NO_OBJECTIVES
     rehearsals: tuple[Rehearsal, ...] = ()
     comparison: ComparisonRecord | None = None
+    changed: dict[PartName, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -214,7 +218,7 @@ class Made:
         rows = tuple(sorted(self.audited, key=lambda row: (row.group, row.topic, row.partition)))
         audit = Audit("mirror->target", now, rows, ())
         compared = {PartName.COMPARISON: ComparisonFacts(now, audit)} if self.compares else {}
-        return {
+        facts: dict[PartName, Any] = {
             **compared,
             PartName.SOURCE: SourceFacts(
                 now,
@@ -256,6 +260,7 @@ class Made:
                 comparison=self.comparison,
             ),
         }
+        return {name: replace(of, **self.changed.get(name, {})) for name, of in facts.items()}
 
     def _runners(self) -> tuple[Runner, ...]:
         if self.runners is not None:
@@ -263,6 +268,16 @@ class Made:
         state = RunnerState.RUNNING if self.running else RunnerState.STOPPED
         at_ms = int(self.now * 1000)
         return (Runner("r1", "bastion1", "ops", 4711, at_ms - 60_000, at_ms, state, 12, 4),)
+
+
+def lines_of(view: View, now: float = NOON) -> str:
+    """Return what ``watch`` prints of a view."""
+    return "\n".join(view_lines(view, now))
+
+
+def problems_of(view: View, kind: str = "", now: float = NOON) -> list[Problem]:
+    """Return the problems of a view, or those of a kind."""
+    return [problem for problem in find_problems(view, now) if not kind or problem.kind == kind]
 
 
 def runner(host: str = "bastion2", **values: Any) -> Runner:
