@@ -12,10 +12,8 @@ from k2ktui.engine.moves.audit import estimate_by_translation
 from k2ktui.engine.moves.group_sums import judge_group, judge_group_row
 from k2ktui.engine.severity import Severity
 from k2ktui.present.failover import failover_lines
-from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.model import View
-from k2ktui.watch.severity import find_problems
-from tests.support.console.views import NOON, Made
+from tests.support.console.views import NOON, Made, lines_of, problems_of
 from tests.support.drill.made_drills import NOON_MS, new_drill, switched_over
 
 
@@ -38,13 +36,13 @@ def failed_over(drill: Drill | None = None) -> View:
 
 
 def test_before_the_drill_the_same_facts_are_problems() -> None:
-    words = {problem.message for problem in find_problems(busy().view(), NOON)}
+    words = {problem.message for problem in problems_of(busy().view())}
     assert any("it would skip 7,290" in word for word in words)
 
 
 def test_nothing_says_that_records_are_lost() -> None:
     view = failed_over()
-    assert find_problems(view, NOON) == []
+    assert problems_of(view) == []
     assert {judge_group(summary).word for summary in view.summaries} == {"moved"}
     assert {judge_group_row(group).word for group in view.groups} == {"moved"}
     groups = view.failover.groups
@@ -53,7 +51,7 @@ def test_nothing_says_that_records_are_lost() -> None:
     totals = view.totals
     assert (totals.lag_records, totals.skips, totals.diverging, totals.unknown) == (None, 0, 0, 0)
     assert totals.states == {"fenced": 2}
-    text = "\n".join(view_lines(view, NOON))
+    text = lines_of(view)
     assert "7,290" not in text and "42,747" not in text
     assert text.splitlines()[0].endswith("; this pipeline is fenced")
     assert "RPO: 0 records missing when it was opened" in text

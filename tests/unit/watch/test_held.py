@@ -8,10 +8,8 @@ from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.severity import Severity
 from k2ktui.present.failover import failover_lines, held_line
-from k2ktui.present.view_lines import view_lines
-from k2ktui.watch.model import View
-from k2ktui.watch.severity import find_problems, judge_partition
-from tests.support.console.views import NOON, Made
+from k2ktui.watch.severity import judge_partition
+from tests.support.console.views import NOON, Made, lines_of, problems_of
 from tests.support.drill.made_drills import switched_over
 
 HOLD = Hold("orders", None, "ann@bastion", int(NOON * 1000) - 3_600_000, "it moves")
@@ -25,10 +23,6 @@ def held(*, start: int = 0) -> Made:
     made.partition("payments", 0, end=40_000, lag=5)
     made.holds = Holds([HOLD])
     return made
-
-
-def lines(view: View) -> str:
-    return "\n".join(view_lines(view, NOON))
 
 
 def test_the_row_says_who_holds_it_since_when_and_why() -> None:
@@ -47,12 +41,12 @@ def test_its_lag_is_counted_apart() -> None:
     totals = view.totals
     assert (totals.lag_records, totals.lag_seconds, totals.rpo_s) == (5, 3.0, 3.0)
     assert (totals.held_partitions, totals.held_records, totals.held_s) == (2, 42_000, 3.0)
-    assert find_problems(view, NOON) == []
+    assert problems_of(view) == []
     assert (view.failover.rpo_records, view.failover.held_records) == (5, 42_000)
     assert view.missed_rpo == []
     apart = "held by operators: 2 partitions, 42,000 records not copied, the oldest 3.0 s old"
-    assert held_line(view) == apart and apart in lines(view)
-    assert "lag 5 records" in lines(view)
+    assert held_line(view) == apart and apart in lines_of(view)
+    assert "lag 5 records" in lines_of(view)
     said = "Held by operators, and lost besides: 42,000 records of 2 partitions"
     assert said in failover_lines(view, NOON)
 
@@ -66,11 +60,11 @@ def test_after_the_release_it_counts_again() -> None:
     assert [str(row.status.state) for row in view.partitions] == ["behind", "held", "behind"]
     made.holds = Holds()
     view = made.view()
-    assert view.totals.held_partitions == 0 and "held by" not in lines(view)
+    assert view.totals.held_partitions == 0 and "held by" not in lines_of(view)
 
 
 def test_what_the_source_deletes_meanwhile_is_a_problem() -> None:
-    (problem,) = find_problems(held(start=50_000).view(), NOON)
+    (problem,) = problems_of(held(start=50_000).view())
     assert problem.severity is Severity.BAD and problem.key == ("orders", 0)
     assert problem.message.startswith("lost: 2,000 offsets deleted on the source before")
 

@@ -20,11 +20,10 @@ from k2ktui.present.failover import NOTHING_LEFT, failover_lines
 from k2ktui.present.fleet import fleet_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.present.moved import RETIRE, moved_lines
-from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading
-from k2ktui.watch.severity import find_problems, judge_partition
-from tests.support.console.views import NOON, Made
+from k2ktui.watch.severity import judge_partition
+from tests.support.console.views import NOON, Made, lines_of, problems_of
 
 DRILL = "20261121-101500-3f2a"
 MOVE = MovedTopic("orders", "orders", DRILL, int(NOON * 1000) - 3_600_000, "ann@bastion")
@@ -41,10 +40,6 @@ def moved(*, start: int = 0) -> Made:
     made.moved = MovedTopics([MOVE])
     made.group("billing", other, divergence=0)
     return made
-
-
-def lines(view: View) -> str:
-    return "\n".join(view_lines(view, NOON))
 
 
 def test_the_row_says_which_drill_moved_it_and_when() -> None:
@@ -72,11 +67,11 @@ def test_it_is_in_no_sum_and_no_alarm() -> None:
     assert (totals.moved_topics, totals.moved_partitions, totals.partitions) == (1, 2, 3)
     assert totals.states == {"behind": 1, "moved": 2}
     assert totals.coverage == 39_995 / 40_000
-    assert find_problems(view, NOON) == [] and view.missed_rpo == []
+    assert problems_of(view) == [] and view.missed_rpo == []
     assert view.failover.rpo_records == 5 and view.failover.unknown_partitions == 0
     assert view.moved_topics == {DRILL: ("orders",)} and not view.is_left
     said = f"moved to the target: 1 topic by drill {DRILL}: orders"
-    assert list(moved_lines(view)) == [said] and said in lines(view)
+    assert list(moved_lines(view)) == [said] and said in lines_of(view)
 
 
 def test_after_the_release_it_counts_again() -> None:
@@ -86,7 +81,7 @@ def test_after_the_release_it_counts_again() -> None:
     view = made.view()
     assert (view.totals.lag_records, view.totals.moved_topics) == (42_005, 0)
     assert [str(row.status.state) for row in view.partitions] == ["behind", "caught-up", "behind"]
-    assert view.moved_topics == {} and "moved to the target" not in lines(view)
+    assert view.moved_topics == {} and "moved to the target" not in lines_of(view)
 
 
 def test_a_moved_topic_may_be_deleted_and_is_held_no_longer() -> None:
@@ -96,7 +91,7 @@ def test_a_moved_topic_may_be_deleted_and_is_held_no_longer() -> None:
     view = made.view()
     assert view.totals.states == {"behind": 1, "moved": 2} and view.notes == ()
     assert view.totals.held_partitions == 0 and view.partitions[0].status.hold == ""
-    assert find_problems(view, NOON) == []
+    assert problems_of(view) == []
 
 
 def test_groups_on_it_live_on_the_target() -> None:
@@ -162,18 +157,18 @@ def test_when_every_topic_has_moved_the_pipeline_can_be_retired() -> None:
     made.running = False
     view = made.view()
     assert view.is_left and view.totals.lag_records is None and view.totals.unknown == 0
-    assert list(moved_lines(view))[-1] == RETIRE and RETIRE in lines(view)
+    assert list(moved_lines(view))[-1] == RETIRE and RETIRE in lines_of(view)
     assert [line.split(" by drill ")[1] for line in list(moved_lines(view))[:2]] == [
         f"{DRILL}: orders",
         f"{PAYMENTS.drill}: payments",
     ]
-    assert "lag none that counts" in lines(view)
+    assert "lag none that counts" in lines_of(view)
     assert list(failover_lines(view, NOON)) == [NOTHING_LEFT[0].upper() + NOTHING_LEFT[1:]]
-    assert NOTHING_LEFT in lines(view) and "RPO" not in lines(view)
-    assert "RPO" in lines(moved().view())
-    assert find_problems(view, NOON) == [], "that no job runs is no problem any more"
+    assert NOTHING_LEFT in lines_of(view) and "RPO" not in lines_of(view)
+    assert "RPO" in lines_of(moved().view())
+    assert problems_of(view) == [], "that no job runs is no problem any more"
     made.moved = MovedTopics([MOVE])
-    assert [p.message for p in find_problems(made.view(), NOON)] == ["no job is running"]
+    assert [p.message for p in problems_of(made.view())] == ["no job is running"]
 
 
 def test_status_says_it_in_json() -> None:

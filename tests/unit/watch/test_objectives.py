@@ -12,8 +12,7 @@ from k2ktui.engine.severity import Severity
 from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading
-from k2ktui.watch.severity import find_problems
-from tests.support.console.views import NOON, Made
+from tests.support.console.views import NOON, Made, problems_of
 from tests.support.drill.made_drills import new_drill, switched_over, through
 
 
@@ -31,7 +30,7 @@ def view(objectives: Objectives, *drills: Drill, lag: int = 1200) -> View:
 
 
 def missed(shown: View) -> dict[str, str]:
-    problems = [p for p in find_problems(shown, NOON) if p.kind == "objective"]
+    problems = problems_of(shown, "objective")
     assert all(problem.severity is Severity.WARN for problem in problems)
     return {problem.subject: problem.message for problem in problems}
 

@@ -13,13 +13,12 @@ from k2ktui.cli.status import status_object
 from k2ktui.console.session import Session
 from k2ktui.demo.screen import summarize_topics
 from k2ktui.engine.status import PartitionState, count_lag, sum_lags
-from k2ktui.present.view_lines import view_lines
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.once import Reading
 from tests.support.console.driver import ConsoleDriver, drive_session
-from tests.support.console.views import Made, StubFeed, runner
+from tests.support.console.views import Made, StubFeed, lines_of, runner
 from tests.support.jobs.jobs import config_of, write_pipeline
 
 LAGS = {("clicks", 0): 1200, ("clicks", 1): 0, ("orders", 0): 34}
@@ -81,9 +80,7 @@ def test_status_and_watch_print_the_same_partitions(file: Path) -> None:
 def test_lines_and_the_demo_show_the_same_sums() -> None:
     made_ = made("orders")
     view = made_.view()
-    assert f"lag {sum(LAGS.values()):,} records, the oldest 3.0 s old" in "\n".join(
-        view_lines(view, made_.now)
-    )
+    assert f"lag {sum(LAGS.values()):,} records, the oldest 3.0 s old" in lines_of(view, made_.now)
     shown = {line.topic: line for line in summarize_topics(view)}
     assert {name: line.lag_records for name, line in shown.items()} == {
         "clicks": 1200,
