@@ -17,7 +17,7 @@ from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.present.groups import mappings_lines
-from k2ktui.present.moved import moved_lines
+from k2ktui.present.pair_state import moved_lines
 from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 

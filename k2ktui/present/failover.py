@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from k2ktui.engine.drill.pair_state import describe_final_loss
 from k2ktui.engine.moves.failover import GroupEstimate, MoveOutcome, NamedMove
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present.formatting import (
@@ -18,7 +19,6 @@ from k2ktui.present.formatting import (
     seconds,
     tone_of,
 )
-from k2ktui.present.pair_state import final_loss
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 
@@ -121,7 +121,7 @@ def loss_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     """Return the records that are not copied, and how old the groups' commits are."""
     failover = view.failover
     if failover.failed_over:
-        return [Cell(final_loss(view), Tone.HEADING)]
+        return [Cell(describe_final_loss(view.pair_state), Tone.HEADING)]
     known = all(view.part(p).taken_at is not None for p in (PartName.SOURCE, PartName.TARGET))
     records = Cell(number(failover.rpo_records, known=known), Tone.HEADING)
     cells = [
@@ -156,7 +156,7 @@ def failover_lines(view: View, now: float) -> Iterator[str]:
     if estimate.groups is not None:
         yield from group_lines(estimate.groups, failed_over=estimate.failed_over)
     if estimate.failed_over:
-        yield f"RPO: {final_loss(view)}"
+        yield f"RPO: {describe_final_loss(view.pair_state)}"
         return
     oldest = (
         f", the oldest {seconds(estimate.rpo_s)} old"

@@ -1,16 +1,18 @@
-"""The state of the pair as text: the first line of commands and screens."""
+"""The state of the pair as text, the first line of commands and screens, and what was moved."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.pair_state import (
     PairPhase,
     PairState,
-    describe_final_loss,
     describe_pair,
     describe_pair_shortly,
 )
 from k2ktui.present.formatting import Tone
+from k2ktui.text import counted, list_names
 from k2ktui.watch.model import View
 
 _TONES = {
@@ -20,6 +22,12 @@ _TONES = {
     PairPhase.FAILED_OVER: Tone.WARN,
     PairPhase.FAILING_BACK: Tone.WARN,
 }
+
+RETIRE = (
+    "every topic was moved to the target: if no failback is planned, retire the pipeline: stop its "
+    "runs and k2ktui sync, on every host"
+)
+_NAMED = 10
 
 
 def pair_text(view: View) -> str:
@@ -47,12 +55,8 @@ def pair_word(state: PairState) -> str:
     """Return the state in one or two words; "" while it is unknown."""
     if state.phase is PairPhase.UNKNOWN:
         return ""
-    return "fenced" if state.fenced_by and is_replicating(state) else str(state.phase)
-
-
-def is_replicating(state: PairState) -> bool:
-    """Return whether the workload is on the source, and no drill moves it."""
-    return state.phase is PairPhase.REPLICATING
+    is_fenced = state.fenced_by and state.phase is PairPhase.REPLICATING
+    return "fenced" if is_fenced else str(state.phase)
 
 
 def pair_tone(state: PairState) -> Tone:
@@ -60,10 +64,14 @@ def pair_tone(state: PairState) -> Tone:
     return Tone.WARN if state.fenced_by else _TONES[state.phase]
 
 
-def final_loss(view: View) -> str:
-    """Return what was missing on the target when a drill opened it."""
-    return describe_final_loss(view.pair_state)
-
-
 def _names(source: str, target: str) -> tuple[str, str]:
     return source or "the source", target or "the target"
+
+
+def moved_lines(view: View) -> Iterator[str]:
+    """Yield which topics each drill moved, and that the pipeline can be retired if it is so."""
+    for drill, topics in view.moved_topics.items():
+        names = list_names(topics, _NAMED)
+        yield f"moved to the target: {counted(len(topics), 'topic')} by drill {drill}: {names}"
+    if view.is_left:
+        yield RETIRE

@@ -10,8 +10,7 @@ from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import mappings_lines, outcome_text
-from k2ktui.present.moved import moved_lines
-from k2ktui.present.pair_state import pair_text
+from k2ktui.present.pair_state import moved_lines, pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import Direction, PartName, View

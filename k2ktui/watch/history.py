@@ -18,6 +18,7 @@ _RATE_WINDOW_S = 30.0
 _LAG_WINDOW_S = 60.0
 
 Values = NDArray[np.float64]
+Rows = tuple[PartitionRow, ...]
 Key = tuple[str, int]
 Trend = tuple[float | None, Direction, float | None]
 _NONE: Trend = (None, Direction.UNKNOWN, None)
@@ -120,9 +121,8 @@ class Trends:
     def rearrange(self, places: NDArray[np.int64]) -> None:
         """Reorder the values: each takes the samples at its index in ``places``; -1 is new."""
         self._count = len(places)
-        self._samples = deque(
-            (at, rearrange_values(values, places)) for at, values in self._samples
-        )
+        values = ((at, np.append(sample, np.nan)[places]) for at, sample in self._samples)
+        self._samples = deque(values)
 
     def lines(self) -> TrendLines:
         """Return the lines through the samples."""
@@ -154,13 +154,6 @@ class Trends:
         return TrendLines(slope, [_DIRECTIONS[n] for n in heading.tolist()], to_zero)
 
 
-def rearrange_values(values: Values, places: NDArray[np.int64]) -> Values:
-    """Return the values at the indexes ``places``, NaN where the index is -1."""
-    if not len(values):
-        return np.full(len(places), np.nan)
-    return np.where(places < 0, np.nan, values[places])
-
-
 class History:
     """Keeps views of the last hour; single-threaded, except for :meth:`series`."""
 
@@ -171,8 +164,8 @@ class History:
         self._lines: tuple[TrendLines, TrendLines] = (self._lag.lines(), self._position.lines())
         self._columns: ThinnedSeries[_Column] = ThinnedSeries()
         self._shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
-        self._last: tuple[Sequence[PartitionRow], tuple[PartitionRow, ...]] = ((), ())
-        self._last_lines: tuple[TrendLines, TrendLines] | None = None
+        # Rows that have trends, these, and the lines that they are from.
+        self._last: tuple[Sequence[PartitionRow], Rows, TrendLines, TrendLines] | None = None
         self._values: tuple[Sequence[PartitionRow], Values, Values] | None = None
         self._total_lag = Trends(1, _LAG_WINDOW_S)
         self._points: ThinnedSeries[Point] = ThinnedSeries()
@@ -182,7 +175,7 @@ class History:
         """Totals so far, the oldest first."""
         return tuple(self._points)
 
-    def add(self, at: float, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def add(self, at: float, rows: Sequence[PartitionRow]) -> Rows:
         """Add rows of one moment, ``at`` increasing; return them with rates and trends."""
         if self._values is None or self._values[0] is not rows:
             self._arrange([row.key for row in rows])
@@ -196,26 +189,22 @@ class History:
         self._columns.add(_Column(self._index, at, lag, rate))
         return self.with_trends(rows)
 
-    def with_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def with_trends(self, rows: Sequence[PartitionRow]) -> Rows:
         """Return rows of a moment that was already added, with rates and trends."""
-        lag, position = self._lines
-        if rows is self._last[0] and self._last_lines is not None:
-            before = self._last_lines
-            if before[0].equals(lag) and before[1].equals(position):
-                return self._last[1]
+        (lag, position), last = self._lines, self._last
+        if last and last[0] is rows and last[2].equals(lag) and last[3].equals(position):
+            return last[1]
         slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
         trends = {key: (slopes[n], lag.directions[n], left[n]) for key, n in self._index.items()}
-        self._last, self._last_lines = (rows, self._with(rows, trends)), (lag, position)
+        self._last = rows, self._with(rows, trends), lag, position
         return self._last[1]
 
-    def without_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def without_trends(self, rows: Sequence[PartitionRow]) -> Rows:
         """Return rows without rates and trends, because their inputs were not read this time."""
-        self._last_lines = None
+        self._last = None
         return self._with(rows, {})
 
-    def _with(
-        self, rows: Sequence[PartitionRow], trends: Mapping[Key, Trend]
-    ) -> tuple[PartitionRow, ...]:
+    def _with(self, rows: Sequence[PartitionRow], trends: Mapping[Key, Trend]) -> Rows:
         shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         for row in rows:
             trend = trends.get(row.key, _NONE)
@@ -225,7 +214,7 @@ class History:
                 shown[row.key] = before
             else:
                 rate, direction, eta_s = trend
-                shown[row.key] = (row, replace(row, rate=rate, direction=direction, eta_s=eta_s))
+                shown[row.key] = row, replace(row, rate=rate, direction=direction, eta_s=eta_s)
         self._shown = shown
         return tuple(row for _, row in shown.values())
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
@@ -51,6 +51,8 @@ from k2ktui.watch.unchanged import SnapshotRows
 if TYPE_CHECKING:
     from k2ktui.sync.moves.snapshot import SnapshotReader
 
+T = TypeVar("T")
+
 _READ_S = 20.0
 _PEEK_S = 1.5
 _PROBE_S = 5.0
@@ -80,8 +82,7 @@ class ClusterInfoReader:
     def __init__(self, config: PipelineConfig, side: str) -> None:
         self._config = config.source if side == "source" else config.target
         self._side = side
-        address = self._config.kafka.common.get("bootstrap.servers", "")
-        self._view = ClusterView("", "", address)
+        self._view = ClusterView(address=self._config.bootstrap_servers)
 
     def view(self, cluster: Cluster) -> ClusterView:
         """Return the cluster's information, after requesting what is unknown.
@@ -89,18 +90,13 @@ class ClusterInfoReader:
         Raises:
             ConnectionFailed, TimedOut: the cluster does not answer.
         """
-        known = self._view
         # Always requested: it is the cheapest way to notice that the cluster is down.
-        cluster_id = cluster.cluster_id()
-        version = known.version
-        if not version or cluster_id != known.cluster_id:
-            with (
-                suppress(K2kError),
-                Probe(wire(self._config, "admin"), self._side) as probe,
-            ):
+        cluster_id, version = cluster.cluster_id(), self._view.version
+        if not version or cluster_id != self._view.cluster_id:
+            with suppress(K2kError), Probe(wire(self._config, "admin"), self._side) as probe:
                 probe.open(_PROBE_S)
                 version = probe.version
-        self._view = ClusterView(cluster_id, version, known.address)
+        self._view = replace(self._view, cluster_id=cluster_id, version=version)
         return self._view
 
 
@@ -118,6 +114,10 @@ class Reader(Protocol):
     def close(self) -> None:
         """Disconnect from the clusters."""
         ...
+
+
+def _by_source(values: Mapping[Partition, T]) -> dict[SourcePartition, T]:
+    return {SourcePartition(*at): value for at, value in values.items()}
 
 
 class SourceReader:
@@ -147,27 +147,25 @@ class SourceReader:
         ages = self._ages(positions, starts, ends)
         drills, unread = self._drills.read()
         # MirrorMaker 2 stays before a marker at the end, although it has copied every record.
+        exhausted = {SourcePartition(*at): ends[at] for at in self._peek.exhausted}
         positions = {
-            at: replace(p, offset=ends[at.topic, at.partition])
-            if (at.topic, at.partition) in self._peek.exhausted
-            else p
+            at: replace(p, offset=exhausted[at]) if at in exhausted else p
             for at, p in positions.items()
         }
+        source_ends = _by_source(ends)
         return SourceFacts(
             taken_at=time.time(),
             cluster=about,
-            starts={SourcePartition(*at): offset for at, offset in starts.items()},
-            ends={SourcePartition(*at): offset for at, offset in ends.items()},
+            starts=_by_source(starts),
+            ends=source_ends,
             topic_ids={name: topic.topic_id for name, topic in topics.items()},
             partitions=tuple(SourcePartition(*at) for at in where),
             ages=ages,
             truncated=frozenset(
-                at
-                for at, p in positions.items()
-                if ends.get((at.topic, at.partition), p.offset) < p.offset
+                at for at, p in positions.items() if source_ends.get(at, p.offset) < p.offset
             ),
-            high={SourcePartition(*at): offset for at, offset in high.items()},
-            held_back={SourcePartition(*at): count for at, count in held.items()},
+            high=_by_source(high),
+            held_back=_by_source(held),
             positions=positions,
             drills=drills,
             no_drills=unread,
@@ -181,16 +179,15 @@ class SourceReader:
         ends: Mapping[Partition, int],
     ) -> dict[SourcePartition, float]:
         """Return the age in seconds of the next record to copy, for partitions that have one."""
+        offsets = {(s.topic, s.partition): p.offset for s, p in positions.items()}
         waiting = {
-            (s.topic, s.partition): p.offset
-            for s, p in positions.items()
-            if starts.get((s.topic, s.partition), p.offset + 1)
-            <= p.offset
-            < ends.get((s.topic, s.partition), -1)
+            at: offset
+            for at, offset in offsets.items()
+            if starts.get(at, offset + 1) <= offset < ends.get(at, -1)
         }
         now = time.time()
         times = self._peek.times(waiting, _PEEK_S)
-        return {SourcePartition(*at): max(0.0, now - written) for at, written in times.items()}
+        return _by_source({at: max(0.0, now - written) for at, written in times.items()})
 
     def close(self) -> None:
         """Disconnect from the source."""

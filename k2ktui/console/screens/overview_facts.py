@@ -14,6 +14,7 @@ from k2ktui.console.visuals.cell_map import cell_map, legend
 from k2ktui.console.visuals.shapes import bar, flow, sparkline
 from k2ktui.drill.report import has_findings, misses_only_objectives
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
+from k2ktui.engine.drill.pair_state import describe_final_loss
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.severity import Severity, SeverityLabel
@@ -21,8 +22,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.failover import NOTHING_LEFT, failover_verdict, group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
-from k2ktui.present.moved import moved_lines
-from k2ktui.present.pair_state import final_loss
+from k2ktui.present.pair_state import moved_lines
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
@@ -429,7 +429,10 @@ class OverviewFigures:
     def _loss(self) -> Line:
         estimate = self._view.failover
         if estimate.failed_over:
-            return (Cell("RPO ", Tone.MUTED), Cell(final_loss(self._view), Tone.HEADING))
+            return (
+                Cell("RPO ", Tone.MUTED),
+                Cell(describe_final_loss(self._view.pair_state), Tone.HEADING),
+            )
         known = self._read(PartName.SOURCE, PartName.TARGET)
         records = Cell(formatting.number(estimate.rpo_records, known=known), Tone.HEADING)
         loss = [

@@ -19,7 +19,7 @@ from k2ktui.fleet.model import make_row
 from k2ktui.present.failover import NOTHING_LEFT, failover_lines
 from k2ktui.present.fleet import fleet_columns
 from k2ktui.present.formatting import WORDS
-from k2ktui.present.moved import RETIRE, moved_lines
+from k2ktui.present.pair_state import RETIRE, moved_lines
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading
 from k2ktui.watch.severity import judge_partition
