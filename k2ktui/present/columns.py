@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from k2ktui.present.formatting import Cell
+from k2ktui.present.formatting import Cell, Tone, number
 from k2ktui.text import safe_text
 
 T = TypeVar("T")
@@ -70,6 +70,29 @@ def text_column(
     """Return a column of plain text; a ``wide`` one is left out on a narrow terminal."""
     rank = WIDE_RANK if wide else 0
     return Column(heading, heading, lambda row: Cell(text(row)), right=not left, rank=rank)
+
+
+def figure_column(
+    id: str,
+    heading: str,
+    figure: Callable[[T], float | None],
+    *,
+    text: Callable[[float | None], str] = number,
+    tone: Tone = Tone.PLAIN,
+    is_sorted: bool = True,
+    width: int = 4,
+    rank: int = 0,
+) -> Column[T]:
+    """Return the column of a figure; sorted by it, the largest come first."""
+    return Column(
+        id,
+        heading,
+        lambda row: Cell(text(figure(row)), tone),
+        (lambda row: descending(figure(row))) if is_sorted else None,
+        right=True,
+        width=width,
+        rank=rank,
+    )
 
 
 def group_column(group: Callable[[T], str], *, width: int = 12, widest: int = 48) -> Column[T]:

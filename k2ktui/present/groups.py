@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import RereadEstimate
 from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary, judge_group, judge_group_row
 from k2ktui.engine.moves.groups import Finding, GroupRow, Outcome
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending, group_column, partition_column
+from k2ktui.present.columns import Column, descending, figure_column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, duration, safe_message, safe_text
 from k2ktui.watch.model import View
@@ -62,14 +61,7 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
             right=True,
             rank=7,
         ),
-        Column(
-            "lag",
-            "lag",
-            lambda g: Cell(formatting.number(g.lag)),
-            lambda g: descending(g.lag),
-            True,
-            rank=4,
-        ),
+        figure_column("lag", "lag", lambda g: g.lag, rank=4),
         Column(
             "skips",
             "skips",
@@ -117,27 +109,16 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
             lambda r: descending(None if r.divergence is None else abs(r.divergence)),
             right=True,
         ),
-        _offset("source", "source", lambda r: r.source_offset, 3),
-        _offset("target", "target now", lambda r: r.target_offset, 2),
-        _offset("translated", "translated", lambda r: r.translated_offset, 1),
+        figure_column("source", "source", lambda r: r.source_offset, rank=3),
+        figure_column("target", "target now", lambda r: r.target_offset, rank=2),
+        figure_column("translated", "translated", lambda r: r.translated_offset, rank=1),
         Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
-        _offset("skipped-now", "skips now", lambda r: r.skipped_now, 8),
-        _offset("skipped", "skips after move", lambda r: r.skipped, 8),
-        _offset("reread-now", "re-reads now", lambda r: r.reread_now, 9),
-        _offset("reread", "re-reads after move", lambda r: r.reread, 10),
+        figure_column("skipped-now", "skips now", lambda r: r.skipped_now, rank=8),
+        figure_column("skipped", "skips after move", lambda r: r.skipped, rank=8),
+        figure_column("reread-now", "re-reads now", lambda r: r.reread_now, rank=9),
+        figure_column("reread", "re-reads after move", lambda r: r.reread, rank=10),
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
         Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
-    )
-
-
-def _offset(name: str, heading: str, value: Any, rank: int) -> Column[GroupRow]:
-    return Column(
-        name,
-        heading,
-        lambda row: Cell(formatting.number(value(row))),
-        lambda row: descending(value(row)),
-        right=True,
-        rank=rank,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending, partition_column
-from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.present.columns import Column, descending, figure_column, partition_column
+from k2ktui.present.formatting import Cell, Glyphs, Tone, seconds
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartitionRow
 from k2ktui.watch.severity import judge_partition
@@ -21,61 +21,21 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             lambda row: -_rank(row),
             width=11,
         ),
-        Column(
-            "lag",
-            "lag",
-            lambda row: Cell(formatting.number(row.status.lag_records)),
-            lambda row: descending(row.status.lag_records),
-            right=True,
-        ),
-        Column(
-            "behind",
-            "behind",
-            lambda row: Cell(formatting.seconds(row.status.lag_s)),
-            lambda row: descending(row.status.lag_s),
-            right=True,
-            rank=1,
-        ),
+        figure_column("lag", "lag", lambda row: row.status.lag_records),
+        figure_column("behind", "behind", lambda row: row.status.lag_s, text=seconds, rank=1),
         Column("trend", "", lambda row: Cell(glyphs.direction(row.direction)), width=1, rank=6),
-        Column(
-            "rate",
-            "records/s",
-            lambda row: Cell(formatting.number(row.rate)),
-            lambda row: descending(row.rate),
-            right=True,
-            rank=2,
-        ),
-        Column(
-            "left",
-            "left",
-            lambda row: Cell(formatting.duration(row.eta_s) if row.eta_s is not None else "—"),
-            lambda row: descending(row.eta_s),
-            right=True,
-            rank=9,
-        ),
-        Column(
-            "position",
-            "position",
-            lambda row: Cell(formatting.number(row.status.position)),
-            lambda row: descending(row.status.position),
-            right=True,
-            rank=3,
-        ),
-        Column(
+        figure_column("rate", "records/s", lambda row: row.rate, rank=2),
+        figure_column("left", "left", lambda row: row.eta_s, text=_left, rank=9),
+        figure_column("position", "position", lambda row: row.status.position, rank=3),
+        figure_column(
             "start",
             "log start",
-            lambda row: Cell(formatting.number(row.status.source_start), Tone.MUTED),
-            right=True,
+            lambda row: row.status.source_start,
+            tone=Tone.MUTED,
+            is_sorted=False,
             rank=11,
         ),
-        Column(
-            "end",
-            "source end",
-            lambda row: Cell(formatting.number(row.status.source_end)),
-            lambda row: descending(row.status.source_end),
-            right=True,
-            rank=5,
-        ),
+        figure_column("end", "source end", lambda row: row.status.source_end, rank=5),
         Column(
             "coverage",
             "coverage",
@@ -95,33 +55,23 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             right=True,
             rank=6,
         ),
-        Column(
-            "held-back",
-            "held back",
-            lambda row: Cell(formatting.number(row.status.held_back)),
-            lambda row: descending(row.status.held_back),
-            right=True,
-            rank=11,
-        ),
+        figure_column("held-back", "held back", lambda row: row.status.held_back, rank=11),
         Column("target", "target", _target, rank=8, width=10, widest=48),
-        Column(
+        figure_column(
             "target-end",
             "target end",
-            lambda row: Cell(formatting.number(row.status.target_end)),
-            right=True,
+            lambda row: row.status.target_end,
+            is_sorted=False,
             rank=10,
         ),
-        Column(
-            "mapped",
-            "mapped",
-            lambda row: Cell(formatting.number(row.status.mapped_records)),
-            lambda row: descending(row.status.mapped_records),
-            right=True,
-            rank=14,
-        ),
+        figure_column("mapped", "mapped", lambda row: row.status.mapped_records, rank=14),
         Column("path", "path", lambda row: Cell(row.status.path, Tone.MUTED), rank=12),
         Column("why", "why", lambda row: Cell(row.why, Tone.WARN), rank=13, widest=80),
     )
+
+
+def _left(eta_s: float | None) -> str:
+    return formatting.NOT_AVAILABLE if eta_s is None else formatting.duration(eta_s)
 
 
 def _rank(row: PartitionRow) -> int:
