@@ -38,6 +38,12 @@ _KINDS = {
     MoveOutcome.NOT_COPIED: (Severity.INFO, "not copied yet", "not copied yet"),
     MoveOutcome.SAFE: (Severity.OK, "safe to move", "safe to move"),
 }
+# Cells where there is little room.
+_SHORT = {
+    MoveOutcome.LOSES: "loses {lost}",
+    MoveOutcome.STOP_FIRST: "stop first",
+    MoveOutcome.SAFE: "safe",
+}
 # A sentence begins with the best.
 _IN_A_SENTENCE = (*list(MoveOutcome)[:-2], MoveOutcome.LOST_ALREADY, MoveOutcome.LOSES)
 _HEADINGS = {
@@ -66,8 +72,17 @@ def failover_verdict(groups: GroupEstimate) -> SeverityLabel:
     return next(verdicts, SeverityLabel(Severity.OK, "safe"))
 
 
-def group_cells(view: View, glyphs: Glyphs, names: int = 0) -> list[Cell]:
-    """Return the groups by what a failover now would do to them; ``names`` at most of each kind."""
+def group_cells(
+    view: View, glyphs: Glyphs, names: int = 0, *, is_short: bool = False
+) -> list[Cell]:
+    """Return the groups by what a failover now would do to them.
+
+    Args:
+        view: what is shown.
+        glyphs: the character set.
+        names: groups of each kind that are named, at most.
+        is_short: whether there is little room.
+    """
     groups = view.failover.groups
     if groups is None:
         failed = view.part(PartName.GROUPS).error
@@ -78,6 +93,7 @@ def group_cells(view: View, glyphs: Glyphs, names: int = 0) -> list[Cell]:
     cells = []
     for outcome, (severity, text, _) in _KINDS.items():
         if count := groups.count(outcome):
+            text = _SHORT.get(outcome, text) if is_short else text
             named = groups.of(outcome) if names else []
             # The number of a single group is that of its kind.
             who = f": {list_moves(named, names, numbers=count > 1)}" if named else ""

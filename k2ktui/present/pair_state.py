@@ -68,10 +68,17 @@ def _names(source: str, target: str) -> tuple[str, str]:
     return source or "the source", target or "the target"
 
 
+def list_moved(view: View) -> list[str]:
+    """Return how many topics each drill moved, with their names."""
+    return [
+        f"{counted(len(topics), 'topic')} by drill {drill}: {list_names(topics, _NAMED)}"
+        for drill, topics in view.moved_topics.items()
+    ]
+
+
 def moved_lines(view: View) -> Iterator[str]:
     """Yield which topics each drill moved, and that the pipeline can be retired if it is so."""
-    for drill, topics in view.moved_topics.items():
-        names = list_names(topics, _NAMED)
-        yield f"moved to the target: {counted(len(topics), 'topic')} by drill {drill}: {names}"
+    for moved in list_moved(view):
+        yield f"moved to the target: {moved}"
     if view.is_left:
         yield RETIRE

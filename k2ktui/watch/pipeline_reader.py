@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import InternalError, K2kError, TimedOut
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.faults import fault
 from k2ktui.sync.flow import Flow
 from k2ktui.text import safe_message, safe_text
@@ -44,6 +44,7 @@ class PipelineReader:
         self._readers, self.assembler = readers, assembler
         # Its keys never change: other threads go through it while a part is read.
         self._last = dict.fromkeys(readers, _Last())
+        self._failures: dict[PartName, type[Exception]] = {}
 
     @property
     def parts(self) -> tuple[PartName, ...]:
@@ -79,13 +80,14 @@ class PipelineReader:
 
     def try_read(self, name: PartName, known: Known | None = None) -> None:
         """Read a part; an internal error is that of the part, and hides no other."""
-        before = self._last[name].error
         try:
             self.read(name, known)
+            self._failures.pop(name, None)
         except Exception as failure:
             # One that comes back with every reading is reported once.
-            again = isinstance(before, InternalError) and type(failure).__name__ in before.message
-            self.note(name, before if again else fault(failure))
+            if self._failures.get(name) is not type(failure):
+                self._failures[name] = type(failure)
+                self.note(name, fault(failure))
 
     def note(self, name: PartName, error: K2kError | None, facts: Facts | None = None) -> None:
         """Keep the outcome of an attempt to read a part."""

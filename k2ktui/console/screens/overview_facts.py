@@ -22,7 +22,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.failover import NOTHING_LEFT, failover_verdict, group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
-from k2ktui.present.pair_state import moved_lines
+from k2ktui.present.pair_state import RETIRE, list_moved
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
@@ -120,11 +120,10 @@ class OverviewFigures:
             yield _line("Rehearsal", *self._rehearsal())
 
     def _moved(self) -> Iterator[Line]:
-        lines = [formatting.message(line) for line in moved_lines(self._view)]
-        if self._view.is_left:
-            lines = lines[-1:]  # what to do now; Replication has the drills
+        # Of a pipeline that is left, what to do now; Replication has the drills.
+        lines = [RETIRE] if self._view.is_left else list_moved(self._view)
         for line in lines[:_MOST_DRILLS]:
-            yield _line("Moved", Cell(line.removeprefix("moved to the target: ")))
+            yield _line("Moved", Cell(formatting.message(line)))
         if (more := len(lines) - _MOST_DRILLS) > 0:
             yield _line("", Cell(f"and by {counted(more, 'more drill')}"))
 
@@ -454,8 +453,8 @@ class OverviewFigures:
         return Cell(f"{name} ", Tone.MUTED)
 
     def _short_groups(self, width: int, names: int = 0) -> list[Cell]:
-        cells = group_cells(self._view, self._glyphs, names)
-        return [_shorter(cell, width) for cell in cells if cell.text.strip()]
+        cells = group_cells(self._view, self._glyphs, names, is_short=width <= _ROOMY)
+        return [cell for cell in cells if cell.text.strip()]
 
     def _with_names(self, room: Room) -> list[Line]:
         """Return the groups with as many names as have room; nothing if there is none for any."""
@@ -575,20 +574,6 @@ def _in_fewer_words(cells: list[Cell], width: int, height: int) -> list[Line]:
     if _cells_of(groups[-1]) > width:
         groups = flow(short, width, height)
     return groups
-
-
-def _shorter(cell: Cell, width: int) -> Cell:
-    if width > _ROOMY:
-        return cell
-    # Once: the names of groups follow.
-    text = cell.text
-    for words, fewer in (
-        ("to stop first", "stop first"),
-        ("safe to move", "safe"),
-        ("would lose", "loses"),
-    ):
-        text = text.replace(words, fewer, 1)
-    return Cell(text, cell.tone)
 
 
 def _rehearsal_severity(drill: Drill) -> Severity:
