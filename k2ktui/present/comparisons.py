@@ -12,11 +12,10 @@ from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.present.partitions import COMPARED
 from k2ktui.text import counted, duration, moment, safe_message, safe_text
 from k2ktui.watch.model import PartitionRow
 
-# The id of the column with the last comparison.
-COMPARED = "compared"
 _RANK, _EMPTY_RANK = 4, 15
 _WIDTH = len("● equal in part, 5 m")
 _HASH_CHARACTERS = 16

@@ -12,7 +12,24 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, figure_column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, duration, safe_message, safe_text
-from k2ktui.watch.model import View
+from k2ktui.watch.model import PartName, View
+
+# Columns whose values come from the groups' commits on the source, and from any reading of groups.
+_OF_COMMITS = frozenset(
+    {"status", "source", "lag", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
+    | {
+        "divergence",
+        "bar",
+        "translated",
+        "reread",
+        "skipped",
+        "reread-now",
+        "skipped-now",
+        "states",
+        "why",
+    }
+)
+_OF_GROUPS = _OF_COMMITS | {"target", "parts"}
 
 
 def outcome_text(effect: Outcome) -> str:
@@ -204,3 +221,12 @@ def _divergence(row: GroupRow) -> Cell:
 
 def _states(row: GroupRow) -> str:
     return f"{safe_text(row.state_source) or '—'} → {safe_text(row.state_target) or '—'}"
+
+
+def stale_group_columns(view: View) -> frozenset[str]:
+    """Return the ids of the stale columns in a table of groups or group-partitions."""
+    if view.stale(PartName.GROUPS):
+        return _OF_GROUPS
+    if view.source_down:
+        return _OF_COMMITS
+    return frozenset({"lag"}) if view.stale(PartName.SOURCE) else frozenset()

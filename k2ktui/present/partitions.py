@@ -6,8 +6,16 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, figure_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone, seconds
 from k2ktui.text import safe_text
-from k2ktui.watch.model import PartitionRow
+from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import judge_partition
+
+# The column with what the last comparison found.
+COMPARED = "compared"
+# Columns whose values come from a reading of one cluster.
+_OF_BOTH = frozenset({"state", "lag", "behind", "coverage", "unmapped", "why"})
+_OF_SOURCE = _OF_BOTH | {"start", "end", "held-back"}
+_OF_TARGET = _OF_BOTH | {"position", "target-end"}
+_NONE: frozenset[str] = frozenset()
 
 
 def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
@@ -85,3 +93,12 @@ def _target(row: PartitionRow) -> Cell:
         return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
     where = "*" if status.target_partition is None else str(status.target_partition)
     return Cell(safe_text(f"{status.target_topic}-{where}", 400))
+
+
+def stale_partition_columns(view: View) -> frozenset[str]:
+    """Return the ids of the stale columns in a table of partitions."""
+    source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
+    target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
+    groups = frozenset({"coverage", "unmapped", "mapped"}) if view.stale(PartName.GROUPS) else _NONE
+    state = frozenset({COMPARED}) if view.stale(PartName.STATE) else _NONE
+    return source | target | groups | state

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from k2ktui.console.aging import stale_partition_columns
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.status import HeldBack
+from k2ktui.present.partitions import stale_partition_columns
 from k2ktui.watch.model import PartName
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import Made, usual

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from k2ktui.console.aging import stale_group_columns, stale_partition_columns
 from k2ktui.console.screens.groups_table import moved_bar, now_bar, row_key, row_order
 from k2ktui.console.screens.partition import log_of, row_of
 from k2ktui.console.visuals.facts import fact, fact_lines
@@ -19,7 +18,8 @@ from k2ktui.engine.moves.groups import Finding, GroupRow
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
-from k2ktui.present.groups import row_columns, summary_columns
+from k2ktui.present.groups import row_columns, stale_group_columns, summary_columns
+from k2ktui.present.partitions import stale_partition_columns
 from k2ktui.text import counted, safe_message
 from k2ktui.watch.model import View
 from k2ktui.watch.severity import describe_group

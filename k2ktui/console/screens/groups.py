@@ -10,7 +10,6 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.group_detail import GroupDetail
@@ -36,6 +35,7 @@ from k2ktui.engine.severity import SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.groups import stale_group_columns
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 

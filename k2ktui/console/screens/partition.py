@@ -11,7 +11,6 @@ from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
-from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.export import Table
 from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
@@ -24,8 +23,9 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
-from k2ktui.present.comparisons import COMPARED, compared_cell
+from k2ktui.present.comparisons import compared_cell
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.partitions import COMPARED, stale_partition_columns
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below

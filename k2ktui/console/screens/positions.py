@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.config.scalars import parse_instant
-from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.partition import LOG, PartitionDetail, log_column, show_beside
 from k2ktui.console.screens.positions_plan import MovesScreen
@@ -26,7 +25,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import pick
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
-from k2ktui.present.partitions import partition_columns
+from k2ktui.present.partitions import partition_columns, stale_partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
 from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
 from k2ktui.sync.recovery import plan_to_recover

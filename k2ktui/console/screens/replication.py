@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.comparison import ComparisonScreen
 from k2ktui.console.screens.holding import hold_or_release
@@ -38,7 +37,7 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.comparisons import compared_column
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
-from k2ktui.present.partitions import partition_columns
+from k2ktui.present.partitions import partition_columns, stale_partition_columns
 from k2ktui.runtime.spark_extra import require_transform_packages
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.groups_table import summary_grid
 from k2ktui.console.screens.translate_plan import PlanScreen
@@ -17,7 +16,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.moves.group_sums import GroupSummary
 from k2ktui.engine.moves.plan import Rewind
 from k2ktui.present.formatting import NOT_YET, Cell, Line
-from k2ktui.present.groups import summary_columns
+from k2ktui.present.groups import stale_group_columns, summary_columns
 from k2ktui.text import counted
 from k2ktui.watch.model import PartName, View
 
