@@ -191,7 +191,7 @@ def _read_mapping(read_key: Read, read: Read, value: Any) -> dict[Any, Any]:
 
 
 def _read_number(value: Any) -> Any:
-    number(value, -LARGEST)
+    number(value)  # it is not negative
     return value
 
 
