@@ -11,7 +11,7 @@ from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, GroupFacts, MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair
-from k2ktui.watch.readers import GroupReader
+from k2ktui.watch.readers import Clusters, GroupReader
 
 AT = SourcePartition("t", 0)
 
@@ -48,7 +48,7 @@ west-{tmp_path.name}->east.enabled = true
 """
     )
     flow, _ = load_mirror(str(file))
-    reader = GroupReader(flow)
+    reader = GroupReader(flow, Clusters.of(flow.config))
     try:
         nothing = NothingCopied("MirrorMaker 2 has not copied anything")
         known = {PartName.TARGET: TargetFacts(1.0, ClusterView(), nothing_copied=nothing)}
