@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache, partial
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from k2ktui.engine.compare.record import ComparisonRecord, comparison_body, read_comparison
 from k2ktui.engine.moves.audit import AuditRow
@@ -35,7 +35,6 @@ from k2ktui.watch.model import PartitionRow, Point, View
 
 VERSION = 1
 LARGEST_VIEW = 256 << 20
-T = TypeVar("T")
 Read = Callable[[Any], Any]
 
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
@@ -74,7 +73,8 @@ def loads(text: str | bytes) -> View:
         if (version := value.pop("v")) != VERSION:
             raise MalformedView(f"version {version!r:.40}, this release reads version {VERSION}")
         value.get("objectives", {}).pop("missed", None)
-        return _decode(View, value)
+        view: View = _decode(View, value)
+        return view
     except MalformedView:
         raise
     except MalformedRecord as error:
@@ -88,16 +88,17 @@ def _encode(value: Any) -> dict[str, Any]:
     if isinstance(value, ComparisonRecord):
         return comparison_body(value)
     encoded = {}
-    for name, hint in _hints(type(value)).items():
+    kind: Any = type(value)
+    for name, hint in _hints(kind).items():
         encoded[name] = getattr(value, name)
-        if (kind := _row_kind(hint)) is not None:
-            columns = _columns(kind)
+        if (of_rows := _row_kind(hint)) is not None:
+            columns = _columns(of_rows)
             read = attrgetter(*columns.values())
             encoded[name] = {"columns": [*columns], "rows": [read(row) for row in encoded[name]]}
     return encoded
 
 
-def _decode(kind: type[T], values: Mapping[str, Any]) -> T:
+def _decode(kind: Any, values: Mapping[str, Any]) -> Any:
     """Return an object of the fields that its class declares.
 
     Raises:
@@ -110,7 +111,7 @@ def _decode(kind: type[T], values: Mapping[str, Any]) -> T:
     return kind(**{name: readers[name](value) for name, value in values.items()})
 
 
-def _decode_table(kind: type[T], table: Mapping[str, Any]) -> tuple[T, ...]:
+def _decode_table(kind: Any, table: Mapping[str, Any]) -> tuple[Any, ...]:
     names, paths = [strict_text(name) for name in items(table["columns"])], _columns(kind)
     decoded = []
     for cells in rows(table["rows"]):
@@ -123,30 +124,35 @@ def _decode_table(kind: type[T], table: Mapping[str, Any]) -> tuple[T, ...]:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of a class's fields that are recorded."""
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind) if f.name not in _NOT_RECORDED}
 
 
 @cache
-def _columns(kind: type) -> dict[str, str]:
+def _columns(kind: Any) -> dict[str, str]:
     """Return the columns of a table, with the attribute that each is of."""
     columns = {}
     for name, hint in _hints(kind).items():
-        for inner in _hints(hint) if is_dataclass(hint) else ():
-            columns[_STORED.get(inner, inner)] = f"{name}.{inner}"
-        if not is_dataclass(hint):
+        if not _is_class(hint):
             columns[name] = name
+            continue
+        for inner in _hints(hint):
+            columns[_STORED.get(inner, inner)] = f"{name}.{inner}"
     return columns
 
 
 @cache
-def _readers(kind: type) -> dict[str, Read]:
+def _readers(kind: Any) -> dict[str, Read]:
     return {name: _reader(hint) for name, hint in _hints(kind).items()}
 
 
-def _row_kind(hint: Any) -> type | None:
+def _is_class(hint: Any) -> bool:
+    return is_dataclass(hint)
+
+
+def _row_kind(hint: Any) -> Any:
     """Return the class of a table's rows; None if a field is no table."""
     args = get_args(hint)
     return args[0] if get_origin(hint) is tuple and args[0] in _TABLES else None
@@ -166,9 +172,10 @@ def _reader(hint: Any) -> Read:
         return partial(_read_mapping, *map(_member_reader, args))
     if hint is ComparisonRecord:
         return read_comparison
-    if is_dataclass(hint):
+    if _is_class(hint):
         return partial(_decode, hint)
-    return hint if issubclass(hint, StrEnum) else _PLAIN[hint]
+    read: Read = hint if issubclass(hint, StrEnum) else _PLAIN[hint]
+    return read
 
 
 def _member_reader(hint: Any) -> Read:
