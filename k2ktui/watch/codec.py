@@ -8,7 +8,7 @@ because there are thousands.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -17,11 +17,14 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from k2ktui.engine.compare.record import ComparisonRecord, comparison_body, read_comparison
-from k2ktui.engine.moves.audit import AuditRow
+from k2ktui.engine.drill.objectives import Objectives
+from k2ktui.engine.moves.audit import Audit, AuditRow
+from k2ktui.engine.moves.group_sums import GroupSummary
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
+    field,
     flag,
     integer,
     items,
@@ -40,10 +43,22 @@ Read = Callable[[Any], Any]
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
 # Drills have records of their own, with more than a view shows.
 _NOT_RECORDED = frozenset({"drills", "rehearsals"})
-# Left out where there is none.
+# Left out where there is none, and never null.
 _OPTIONAL = ("objectives", "last_comparison", "audit")
 # Recordings have one column under its first name.
 _STORED = {"lag_s": "lag_seconds"}
+# What every recording of this version has: a damaged view is not read as one without problems.
+_REQUIRED: Mapping[Any, tuple[str, ...]] = {
+    View: (
+        *("source", "target", "partitions", "groups", "summaries", "commits_at", "source_down"),
+        *("runners", "journal", "totals", "points", "notes"),
+    ),
+    PartitionRow: ("why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"),
+}
+# Later releases add fields to these; they are not read.
+_EXTENDED = (View, PartitionRow, Objectives, Audit)
+# Numbers of these are not negative.
+_NOT_NEGATIVE = (View, Objectives)
 
 
 class MalformedView(ValueError):
@@ -70,9 +85,10 @@ def loads(text: str | bytes) -> View:
     """
     try:
         value = parse_object(text, "the view", largest=LARGEST_VIEW)
-        if (version := value.pop("v")) != VERSION:
+        if (version := value["v"]) != VERSION:
             raise MalformedView(f"version {version!r:.40}, this release reads version {VERSION}")
-        value.get("objectives", {}).pop("missed", None)
+        for name in value.keys() & _OPTIONAL:
+            mapping(value[name])
         view: View = _decode(View, value)
         return view
     except MalformedView:
@@ -98,29 +114,40 @@ def _encode(value: Any) -> dict[str, Any]:
     return encoded
 
 
-def _decode(kind: Any, values: Mapping[str, Any]) -> Any:
+def _decode(kind: Any, value: Any) -> Any:
     """Return an object of the fields that its class declares.
 
     Raises:
-        MalformedRecord: a field has another type.
-        TypeError: a field is missing or unknown.
+        MalformedRecord: a field has another type, is missing or unknown.
+        TypeError, KeyError: a field is missing.
     """
-    readers = _readers(kind)
-    if not values.keys() <= readers.keys():
-        raise TypeError("a field is unknown")
-    return kind(**{name: readers[name](value) for name, value in values.items()})
+    values, readers = mapping(value), _readers(kind)
+    _refuse_unknown(kind, values, readers)
+    for name in _REQUIRED.get(kind, ()):
+        field(values, name)
+    if kind is GroupSummary:
+        # Earlier releases had sums only.
+        sums = {"ahead": int(bool(values["skips"])), "behind": int(bool(values["rereads"]))}
+        values = {**sums, **values}
+    return kind(**{name: read(values[name]) for name, read in readers.items() if name in values})
 
 
 def _decode_table(kind: Any, table: Mapping[str, Any]) -> tuple[Any, ...]:
     names, paths = [strict_text(name) for name in items(table["columns"])], _columns(kind)
+    _refuse_unknown(kind, names, paths)
     decoded = []
     for cells in rows(table["rows"]):
         values: dict[str, Any] = {}
         for name, cell in zip(names, cells, strict=True):
-            outer, _, inner = paths[name].rpartition(".")
+            outer, _, inner = paths.get(name, "").rpartition(".")
             (values.setdefault(outer, {}) if outer else values)[inner] = cell
         decoded.append(_decode(kind, values))
     return tuple(decoded)
+
+
+def _refuse_unknown(kind: Any, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    if kind not in _EXTENDED and (unknown := set(names) - known.keys()):
+        raise MalformedRecord(f"unknown field {min(unknown)[:40]}")
 
 
 @cache
@@ -145,7 +172,8 @@ def _columns(kind: Any) -> dict[str, str]:
 
 @cache
 def _readers(kind: Any) -> dict[str, Read]:
-    return {name: _reader(hint) for name, hint in _hints(kind).items()}
+    low = 0 if kind in _NOT_NEGATIVE else -LARGEST
+    return {name: _reader(hint, low) for name, hint in _hints(kind).items()}
 
 
 def _is_class(hint: Any) -> bool:
@@ -158,28 +186,33 @@ def _row_kind(hint: Any) -> Any:
     return args[0] if get_origin(hint) is tuple and args[0] in _TABLES else None
 
 
-def _reader(hint: Any) -> Read:
-    """Return the function that checks a field's value, and converts it to its type."""
+def _reader(hint: Any, low: int) -> Read:
+    """Return the function that checks a field's value, and converts it to its type.
+
+    Args:
+        hint: its type.
+        low: the least number; what is counted in tuples and mappings is not negative.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         (kind,) = (arg for arg in args if arg is not NoneType)
-        return partial(_read_optional, _reader(kind))
+        return partial(_read_optional, _reader(kind, low))
     if (kind := _row_kind(hint)) is not None:
         return partial(_decode_table, kind)
     if origin is tuple:
-        return partial(_read_tuple, _member_reader(args[0]), None if ... in args else len(args))
+        return partial(_read_tuple, _reader(args[0], 0), None if ... in args else len(args))
     if origin is Mapping:
-        return partial(_read_mapping, *map(_member_reader, args))
+        return partial(_read_mapping, *(_reader(arg, 0) for arg in args))
     if hint is ComparisonRecord:
         return read_comparison
     if _is_class(hint):
         return partial(_decode, hint)
+    if hint is int:
+        return partial(integer, low=low)
+    if hint is float:
+        return partial(_read_number, low=low)
     read: Read = hint if issubclass(hint, StrEnum) else _PLAIN[hint]
     return read
-
-
-def _member_reader(hint: Any) -> Read:
-    return integer if hint is int else _reader(hint)  # what is counted is not negative
 
 
 def _read_optional(read: Read, value: Any) -> Any:
@@ -197,14 +230,9 @@ def _read_mapping(read_key: Read, read: Read, value: Any) -> dict[Any, Any]:
     return {read_key(key): read(member) for key, member in mapping(value).items()}
 
 
-def _read_number(value: Any) -> Any:
-    number(value)  # it is not negative
+def _read_number(value: Any, low: int) -> Any:
+    number(value, low)
     return value
 
 
-_PLAIN: dict[Any, Read] = {
-    str: strict_text,
-    int: partial(integer, low=-LARGEST),
-    float: _read_number,
-    bool: flag,
-}
+_PLAIN: dict[Any, Read] = {str: strict_text, bool: flag}

@@ -6,7 +6,6 @@ import json
 import queue
 import sqlite3
 import stat
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from k2ktui.engine.drill.objectives import Objectives
-from k2ktui.engine.moves.group_sums import GroupSummary
+from k2ktui.engine.moves.group_sums import GroupSummary, judge_group
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.engine.records.hold import Hold, Holds
@@ -68,6 +67,19 @@ def failed_over() -> View:
     return made.view()
 
 
+# What the first release recorded.
+FROM_THE_FIRST = (
+    "v pair taken_at parts source target partitions groups summaries commits_at source_down "
+    "runners journal totals points notes"
+)
+
+
+ODD_SPAN = {
+    "columns": ["why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"],
+    "rows": [["", 0, "rising", 0, [[1, 2, 3]], [], []]],
+}
+
+
 def test_views_survive_json() -> None:
     for view in [*lived(), Made().view(), eventful(), failed_over()]:
         assert loads(dumps(view)) == replace(view, drills=(), rehearsals=())
@@ -77,12 +89,14 @@ def test_views_survive_json() -> None:
 
 def test_what_an_earlier_release_did_not_record_has_its_default() -> None:
     value = json.loads(dumps(eventful()))
-    rows: list[tuple[Any, type]] = [(value, View), (value["totals"], Totals)]
+    rows: list[tuple[Any, type]] = [(value["totals"], Totals)]
     rows += [(summary, GroupSummary) for summary in value["summaries"]]
     rows += [(beat, Runner) for beat in value["runners"]]
     for row, kind in rows:
-        for field in with_default(kind, but=("partitions", "summaries", "groups", "runners")):
+        for field in with_default(kind):
             row.pop(field, None)
+    for field in value.keys() - FROM_THE_FIRST.split():
+        del value[field]
     for table, kind in (("partitions", PartitionStatus), ("groups", GroupRow)):
         for field in with_default(kind):
             at = value[table]["columns"].index(field)
@@ -90,16 +104,19 @@ def test_what_an_earlier_release_did_not_record_has_its_default() -> None:
                 del row[at]
     view = loads(json.dumps(value))
     assert (view.objectives, view.audit, view.totals) == (Objectives(), None, Totals())
+    # Whether any row skips records, or reads them again, follows from the sums.
+    words = {group.group: judge_group(group).word for group in view.summaries}
+    assert (words["billing"], words["reports"]) == ("skips", "re-reads")
     assert {row.status.hold for row in view.partitions} == {""}
     assert str(view.pair_state.phase) == "unknown" and view.summaries[0].theirs is None
 
 
-def with_default(kind: type[Any], but: Iterable[str] = ()) -> list[str]:
+def with_default(kind: type[Any]) -> list[str]:
     """The fields that need not be given."""
     return [
         field.name
         for field in fields(kind)
-        if (field.default, field.default_factory) != (MISSING, MISSING) and field.name not in but
+        if (field.default, field.default_factory) != (MISSING, MISSING)
     ]
 
 
@@ -113,20 +130,54 @@ def test_what_is_no_view_is_refused(text: str) -> None:
     ("changed", "said"),
     [
         ({"v": 2}, "version 2"),
-        ({"drills": []}, "TypeError"),
+        ({"totals": {"moon": 1}}, "unknown field moon"),
+        ({"groups": {"columns": ["moon"], "rows": []}}, "unknown field moon"),
+        ({"audit": None}, "NoneType where an object"),
+        ({"last_comparison": None}, "NoneType where an object"),
+        ({"objectives": []}, "list where an object"),
+        ({"objectives": {"rpo_records": -1}}, "a number outside"),
+        ({"commits_at": -0.5}, "a number outside"),
         ({"taken_at": "now"}, "str where a number"),
         ({"has_run": 1}, "int where true or false"),
         ({"notes": [1]}, "int where a string"),
         ({"notes": ["\ud800"]}, "lone surrogate"),
         ({"parts": {"moon": {}}}, "ValueError"),
         ({"totals": {"bases": {"exact": -1}}}, "a number outside"),
-        ({"partitions": {"columns": ["spans"], "rows": [[[[1, 2, 3]]]]}}, "another length"),
+        ({"partitions": {"columns": ["topic"], "rows": [["t"]]}}, "no field why"),
+        ({"partitions": ODD_SPAN}, "another length"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(changed: dict[str, Any], said: str) -> None:
     value = json.loads(dumps(usual().view()))
     with pytest.raises(MalformedView, match=said):
         loads(json.dumps({**value, **changed}))
+
+
+@pytest.mark.parametrize("name", FROM_THE_FIRST.split())
+def test_what_every_recording_has_is_required(name: str) -> None:
+    """A damaged view must not be read as that of a pipeline without groups and problems."""
+    value = json.loads(dumps(eventful()))
+    del value[name]
+    with pytest.raises(MalformedView):
+        loads(json.dumps(value))
+
+
+def test_what_a_later_release_adds_is_not_read() -> None:
+    view = eventful()
+    value = json.loads(dumps(view))
+    for part in (value, value["objectives"], value["audit"]):
+        part["moon"] = 1
+    value["partitions"]["columns"].append("status")
+    for row in value["partitions"]["rows"]:
+        row.append("full")
+    assert loads(json.dumps(value)) == view
+
+
+def test_numbers_with_fractions_may_be_negative() -> None:
+    view = eventful()
+    rows = tuple(replace(row, rate=-0.5, eta_s=-2.5) for row in view.partitions)
+    view = replace(view, partitions=rows, totals=replace(view.totals, held_s=-1.5))
+    assert loads(dumps(view)) == view
 
 
 def test_a_recording_gives_back_what_was_recorded(tmp_path: Path) -> None:
