@@ -1,6 +1,7 @@
 """What was read of each part of a pipeline, before it becomes a view.
 
-Facts of a cluster that differ in their time only are equal.
+Facts of a cluster are equal if they differ only in what changes without any partition's row: their
+time, notes, heartbeats and drills.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class SourceFacts:
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    drills: tuple[Drill, ...] = ()
-    no_drills: str = ""
+    drills: tuple[Drill, ...] = field(default=(), compare=False)
+    no_drills: str = field(default="", compare=False)
     deleted: frozenset[str] = frozenset()
 
 
@@ -68,9 +69,9 @@ class TargetFacts:
     cluster: ClusterView
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[Partition, int] = field(default_factory=dict)
-    nothing_copied: NothingCopied | None = None
-    notes: tuple[str, ...] = ()
-    heartbeat_at: float | None = None
+    nothing_copied: NothingCopied | None = field(default=None, compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    heartbeat_at: float | None = field(default=None, compare=False)
     fenced_by: str = ""
     recorded: ClusterPair = UNKNOWN_PAIR
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.watch.model import Direction, PartName, View
 from k2ktui.watch.unchanged import SnapshotRows, inputs_of_rows, summarize_mapping
 from tests.support.console.views import Made, large, usual
@@ -81,6 +82,15 @@ def test_what_did_not_change_is_the_same_object() -> None:
     for _ in range(3):
         before = made.view()
         made.now += 5
+        # New with every reading, while nothing is copied.
+        made.heartbeat_at = made.now - 3
+        made.changed = {
+            PartName.TARGET: {
+                "notes": (f"seen at {made.now}",),
+                "nothing_copied": NothingCopied(""),
+            },
+            PartName.SOURCE: {"no_drills": f"no answer at {made.now}"},
+        }
     after = made.view()
     assert after.partitions is before.partitions
     assert after.summaries is before.summaries
