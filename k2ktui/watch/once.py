@@ -14,11 +14,12 @@ from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 from k2ktui.watch.facts import TargetFacts
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
-from k2ktui.watch.readers import Clusters, MappingReader, make_readers
+from k2ktui.watch.readers import Clusters, MappingReader, StateReader, make_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,12 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
         K2kError: the target could not be read.
     """
     clusters = Clusters.of(flow.config)
-    parts = [PartName.TARGET, PartName.SOURCE, PartName.GROUPS, *[PartName.STATE][: int(drills)]]
-    readers = make_readers(flow, parts, groups=groups, clusters=clusters, settle=False)
+    parts = (PartName.TARGET, PartName.SOURCE, PartName.GROUPS)
+    readers = make_readers(flow, parts, groups=groups, clusters=clusters)
+    if drills:
+        # By a store of its own: it does not wait until the groups were read.
+        store = StateStore(flow.config, clusters.target)
+        readers[PartName.STATE] = StateReader(store, settle=False)
     reader = PipelineReader(readers, make_assembler(flow))
     with ExitStack() as stack:
         stack.callback(clusters.disconnect)
@@ -167,6 +172,7 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     if copied.nothing_copied is not None and reader.error(PartName.GROUPS) is None:
         reader.note(PartName.GROUPS, copied.nothing_copied)
     view = reader.view()
+    view = replace(view, parts={name: view.part(name) for name in parts})
     if drills and (error := reader.error(PartName.STATE)) is not None:
         pair = PairState(fenced_by=copied.fenced_by, unread=error.message)
         view = replace(view, pair_state=pair)

@@ -8,10 +8,12 @@ import pytest
 
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.store import PipelineState
 from k2ktui.watch import once
 from k2ktui.watch.facts import Facts, GroupFacts, Known
 from k2ktui.watch.model import PartName
 from tests.support.console.views import Made
+from tests.support.drill.made_drills import switched_over
 from tests.support.jobs.jobs import config_of, write_pipeline
 
 DOWN = ConnectionFailed("no route to the source")
@@ -99,6 +101,38 @@ def test_a_right_that_is_missing_is_no_outage(
         None,
         None,
     )
+
+
+class StubStore:
+    """A state store with one drill; remembers how it was opened."""
+
+    def __init__(self, *options: object) -> None:
+        self.options, self.closed = options, False
+
+    def read(self) -> PipelineState:
+        drill = switched_over()
+        return PipelineState(drills={drill.id: drill})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_drills_are_read_by_a_store_of_their_own_and_are_no_part_of_the_view(
+    readers: Mapping[PartName, StubReader], flow: PipelineFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[StubStore] = []
+
+    def open_store(*options: object) -> StubStore:
+        opened.append(StubStore(*options))
+        return opened[-1]
+
+    monkeypatch.setattr(once, "StateStore", open_store, raising=False)
+    view = once.read_once(flow, groups=True, drills=True).view
+    assert view.drills == (switched_over(),)
+    assert view.parts.keys() == {PartName.SOURCE, PartName.TARGET, PartName.GROUPS}
+    [store] = opened
+    # It waits as long as a store does by default.
+    assert len(store.options) == 2 and store.closed
 
 
 def test_without_the_target_there_is_nothing_to_show(
