@@ -99,17 +99,20 @@ class PipelineReader:
             log.info("%s of %s not read: %s", name, pipeline, error.message)
             log.debug("%s: the cause", name, exc_info=error)
 
-    def view(self, pending_s: Mapping[PartName, float] | None = None) -> View:
+    def view(
+        self, pending_s: Mapping[PartName, float] | None = None, longest: int | None = None
+    ) -> View:
         """Return a view of what was read last.
 
         Args:
             pending_s: for how long attempts to read parts have been unanswered.
+            longest: the most characters of an error; longer ones are cut.
         """
         parts = {}
         for name, last in self._last.items():
             parts[name] = Part(
                 None if last.facts is None else last.facts.taken_at,
-                "" if last.error is None else safe_message(last.error.message, 500),
+                "" if last.error is None else safe_message(last.error.message, longest),
                 (pending_s or {}).get(name, 0.0),
                 isinstance(last.error, TimedOut),
             )

@@ -25,6 +25,7 @@ _GRACE_S = 1.5
 _APART_S = 0.5
 _CLOSE_S = 0.5
 _RANGES = 500
+_LONGEST_ERROR = 500
 # Minimum seconds between reads of a part; a read may take at most the share _SHARE of the time.
 _PACE_S = {PartName.COMPARISON: 15.0}
 _SHARE = 0.2
@@ -245,7 +246,7 @@ class Poller(Feed):
             listener = self._listener
         if listener is not None and not self._over:
             pending = {name: worker.pending_s for name, worker in self._workers.items()}
-            listener(self._reader.view(pending))
+            listener(self._reader.view(pending, _LONGEST_ERROR))
 
 
 def open_poller(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.errors import TimedOut
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.watch import poller
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, Known
@@ -246,6 +246,15 @@ def test_the_comparison_is_read_less_often_unless_somebody_asks(
     rig.poller.refresh()
     while rig.asked.count(PartName.COMPARISON) < 2:
         rig.view()
+
+
+def test_a_long_error_is_cut_by_the_poller_only(rig: Rig) -> None:
+    rig.readers[PartName.SOURCE].error = K2kError("x" * 600)
+    rig.start()
+    assert rig.view().part(PartName.SOURCE).error == "x" * 499 + "…"
+    reader = PipelineReader(rig.readers, Assembler(usual().pair))
+    reader.read(PartName.SOURCE)
+    assert reader.view().part(PartName.SOURCE).error == "x" * 600
 
 
 def test_no_interval_is_below_the_least() -> None:
