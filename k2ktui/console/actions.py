@@ -290,9 +290,10 @@ class ActionApp(ThemedApp):
                 self.report("Changes are allowed until you leave the console; u locks it again.")
 
         lines = ["Until you leave the console, plans can be applied and jobs started and stopped."]
-        self.push_screen(
-            Confirm("Unlock this session", lines, pair, "Unlock", canceled=_LOCKED), answered
+        dialog = Confirm(
+            "Unlock this session", lines, pair, "Unlock", canceled=_LOCKED, undoable=True
         )
+        self.push_screen(dialog, answered)
 
     def _lock_again(self) -> None:
         if self.session.unlocked:

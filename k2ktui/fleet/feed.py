@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -132,6 +132,14 @@ class FleetFeed(Feed):
         self._threads = [
             threading.Thread(target=self._run, name=f"watch-fleet-{number}", daemon=True)
             for number in range(min(CONNECTED, count))
+        ]
+
+    def environments(self, pipelines: Collection[str]) -> list[str]:
+        """Return the environments of pipelines, as far as their files are valid."""
+        return [
+            file.flow.config.environment
+            for file in self.files
+            if file.flow is not None and file.name in pipelines
         ]
 
     @property

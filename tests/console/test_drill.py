@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console.screens.drill_facts import time_phases, took_cell
+from k2ktui.console.screens.drill_facts import is_taken_back, time_phases, took_cell
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.drill import operations
 from k2ktui.drill.progress import list_phases
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
@@ -30,7 +32,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.present.drills import read_share
 from k2ktui.present.formatting import UNICODE
 from k2ktui.sync.flow import PipelineFlow
-from k2ktui.watch.model import PartName
+from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console.driver import ConsoleDriver, Steps, drive, drive_session, made_session
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
 from tests.support.console.views import Made, StubFeed, usual
@@ -288,6 +290,46 @@ def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
     watch(steps)
 
 
+@pytest.mark.parametrize("environment", ["", "production"])
+def test_a_rehearsal_asks_once_and_for_the_name_in_production_only(
+    environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[DrillKind] = []
+
+    def start(_: object, kind: DrillKind, *__: object) -> Drill:
+        begun.append(kind)
+        return rehearsed()
+
+    monkeypatch.setattr(operations, "start_drill", start)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N", "enter")
+        await console.sees("no application is touched")
+        if environment:
+            await console.sees("type orders to start", "then Enter, or Tab and space")
+        else:
+            assert not console.screen.query("#confirm-name")
+            await console.sees("Enter or space applies; Esc cancels")
+        assert not begun
+        await console.confirm("orders")
+        await console.until(lambda: begun, "begun")
+        assert begun == [DrillKind.REHEARSE]
+
+    session = made_session(usual(PipelinePair("orders", environment)))
+    session.unlocked = bool(environment)
+    drive_session(session, steps, screen="8")
+
+
+def test_enter_confirms_the_phases_of_the_manual() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
+    listed_there = re.search(r"what an abort takes back \(([^)]*)\)", manual)
+    assert listed_there
+    phases = {phase for phase in DrillPhase if is_taken_back(phase)}
+    assert {f"`{phase}`" for phase in phases} == set(re.split(r",\s+", listed_there[1]))
+    assert DrillPhase.OPEN_TARGET not in phases
+    assert not is_taken_back("before-apply") and not is_taken_back("")
+
+
 def test_dialogs_show_their_fields_and_buttons_on_a_small_terminal() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("N")
@@ -304,7 +346,7 @@ def test_dialogs_are_ascii_where_the_terminal_is() -> None:
         await console.press("N")
         await console.sees("New drill")
         assert console.text.isascii(), ascii(console.text)
-        await console.press("enter")
+        await console.press("down", "enter")
         await console.sees("type orders to start")
         assert console.text.isascii(), ascii(console.text)
         assert console.widget("#confirm-name").region.height == 3

@@ -62,19 +62,20 @@ async def run(console: ConsoleDriver, job: Callable[[ScreenOperator], Drill]) ->
     screen_of(console).run_drill(DrillRun("drill", job, "k2ktui drill resume ID"))
 
 
-def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else() -> None:
+@pytest.mark.parametrize("key", ["enter", "tab"])
+def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else(key: str) -> None:
     steps_ = Steps()
 
     async def steps(console: ConsoleDriver) -> None:
         await run(console, steps_.ask)
         await console.sees("6 apply", "commit 6 offsets of 4 groups", "type apply to confirm")
         await console.type("orders")
-        await console.press("tab")
+        await (console.enter() if key == "enter" else console.press("tab"))
         assert steps_.confirmed == []
         assert "this is not the name" in console.text
         await console.press(*["backspace"] * 6)
         await console.type("apply")
-        await console.press("tab", "space")
+        await (console.enter() if key == "enter" else console.press("tab", "space"))
         await console.until(lambda: steps_.confirmed, "confirmed")
         await console.sees("done planned")
 
@@ -102,6 +103,27 @@ def test_a_person_agrees_to_an_unproven_record_by_the_drill_s_id() -> None:
         await console.until(lambda: answers == [True, False], "declined")
 
     watch(steps, fencing())
+
+
+def test_the_point_of_no_return_is_not_confirmed_by_enter() -> None:
+    confirmed: list[bool] = []
+
+    def ask(operator: ScreenOperator) -> Drill:
+        confirmed.append(operator.confirm(APPLYING, DrillPhase.OPEN_TARGET, "It opens the target."))
+        return APPLYING
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, ask)
+        await console.sees("type open-target to confirm", "then Tab and space; Esc cancels")
+        await console.type("open-target")
+        for _ in range(3):
+            await console.enter()
+            assert confirmed == []
+        await console.press("space")
+        await console.until(lambda: confirmed, "confirmed")
+
+    watch(steps, fencing())
+    assert confirmed == [True]
 
 
 def test_a_phase_is_not_confirmed_by_escape() -> None:

@@ -311,7 +311,7 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         assert "type orders to unlock" in console.text
         assert console.app.focused is console.widget("#confirm-name")
         assert console.widget("#confirm-do").disabled
-        # Enter and space, hit by habit, confirm nothing.
+        # Enter and space, hit by habit, confirm nothing without the name.
         await console.press("enter", "enter", "space")
         assert "READ-ONLY" in console.text
         await console.press("escape")
@@ -319,9 +319,8 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         assert console.widget("#confirm-do").disabled
         await console.press("s")
         assert not console.widget("#confirm-do").disabled
-        await console.press("enter", "enter")
         assert "READ-ONLY" in console.text
-        await console.press("space")
+        await console.enter()
         assert "READ-WRITE" in console.text
         await console.press("u")
         assert "READ-ONLY" in console.text

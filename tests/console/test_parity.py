@@ -98,7 +98,10 @@ async def confirm(console: ConsoleDriver, key: str, name: str = "orders") -> Non
     # Not ``press``: on a made pipeline it waits for the worker that waits for the dialog.
     await console.pilot.press(key)
     await console.until(lambda: isinstance(console.app.focused, Input), "the dialog")
-    await console.pilot.press(*name, "tab", "space")
+    await console.pilot.press(*name)
+    button = console.widget("#confirm-do")
+    await console.until(lambda: not button.disabled or name != "orders", "what it does")
+    await console.pilot.press("tab", "space")
 
 
 def test_compared_applied_and_undone_by_keys(made_operations: dict[str, list[Any]]) -> None:

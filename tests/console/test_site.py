@@ -147,18 +147,18 @@ def test_a_button_names_what_it_does_whole() -> None:
 
 @pytest.mark.parametrize("theme", ["k2k-dark", "k2k-mono"])
 def test_a_confirmation_shows_the_focus_and_the_key_that_applies(theme: str) -> None:
-    """Enter moves the focus and applies nothing; Tab after it would lead on to Cancel."""
+    """An abort is not taken back: Enter moves the focus; Tab after it would lead on to Cancel."""
 
     async def steps(console: ConsoleDriver) -> None:
-        await console.press("8", "enter", "R")
+        await console.press("8", "enter", "X")
         await console.until(lambda: isinstance(console.screen, Confirm), "asked")
         await console.sees("then Tab and space; Esc cancels")
         await console.press(*"paris", "enter")
-        await console.sees("[ Resume ]", "space applies; Esc cancels")
+        await console.sees("[ Abort ]", "space applies; Esc cancels")
         assert "[ Cancel ]" not in console.text
         await console.press("tab")
         await console.sees("[ Cancel ]", "space cancels")
-        assert "[ Resume ]" not in console.text
+        assert "[ Abort ]" not in console.text
         await console.press("space")
         assert isinstance(console.screen, SiteScreen)
 

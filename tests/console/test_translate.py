@@ -283,7 +283,7 @@ def test_what_cannot_be_applied_is_greyed_and_says_why(
     drive_session(session(**options), steps)
 
 
-def test_only_the_typed_name_and_the_button_confirm() -> None:
+def test_only_the_typed_name_confirms() -> None:
     async def steps(console: ConsoleDriver) -> None:
         screen = opened(console, plan(row()))
         await console.until(lambda: "billing" in console.text, "shown")
@@ -291,7 +291,7 @@ def test_only_the_typed_name_and_the_button_confirm() -> None:
             ["enter"] * 3,
             ["o", "r", "d", "e", "r", "tab", "space", "space"],
             ["tab", "tab", "space", "enter", "enter"],
-            [*"orders", "enter", "enter", "escape"],
+            [*"order", "enter", "enter", "escape"],
         ):
             await console.press("A")
             await console.until(lambda: console.screen.query("#confirm-do"), "asked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.banner_lines import BannerLines
+from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.foot_line import FootLine
 from k2ktui.console.widgets.footer import KeyFooter
@@ -255,6 +256,43 @@ class ConsoleScreen(Screen[None]):
         if isinstance(self.app.screen, Dialog):
             return None
         return cast("T | None", await self.app.push_screen_wait(dialog))
+
+    async def ask_about(
+        self,
+        dialog: Confirm,
+        read: Callable[[Callable[[T], None], Callable[[K2kError], None]], bool],
+        describe: Callable[[T], Sequence[str | Line]],
+    ) -> T | None:
+        """Open a dialog at once, and show in it what is read meanwhile; as :meth:`ask`.
+
+        Args:
+            dialog: the dialog, without details.
+            read: begins to read on a thread, and returns whether it does; calls one of its
+                arguments with the result or the error, which is shown already.
+            describe: returns the details; empty if there is nothing to ask.
+
+        Returns:
+            What was read and shown, if the operator agreed; else None.
+        """
+        values: list[T] = []
+
+        def done(value: T) -> None:
+            if dialog.is_over:
+                return
+            if lines := describe(value):
+                values.append(value)
+                dialog.show_details(lines)
+            else:
+                self._withdraw(dialog)
+
+        if not read(done, lambda _: self._withdraw(dialog)):
+            return None
+        return values[0] if await self.ask(dialog) else None
+
+    def _withdraw(self, dialog: Confirm) -> None:
+        if not dialog.is_over:
+            self.console.ignore_typing()
+            dialog.withdraw()
 
     def inform(self, text: str, how: Literal["information", "warning", "error"]) -> None:
         """Show a notification; untrusted names in it are sanitized."""

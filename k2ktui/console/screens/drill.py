@@ -16,7 +16,13 @@ from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import acts_now
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
-from k2ktui.console.screens.drill_facts import phase_lines, rpo_text, scale_text, trend_lines
+from k2ktui.console.screens.drill_facts import (
+    name_to_type,
+    phase_lines,
+    rpo_text,
+    scale_text,
+    trend_lines,
+)
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.visuals.panel import Tile, is_wide, side_width
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
@@ -75,9 +81,10 @@ class DrillsScreen(DrillBaseScreen):
         them back to the old source.
 
         Drills are kept on the target, so every host shows the same ones. N starts a drill, after
-        you have typed the pipeline's name. Enter opens the drill under the cursor. The bar is
-        how long it took, on a scale of powers of ten. t shows the trend: RPO and RTO of the last
-        rehearsals as columns, the objectives of the file as lines.
+        you have typed the pipeline's name; a rehearsal asks only for Enter, except in production.
+        Enter opens the drill under the cursor. The bar is how long it took, on a scale of powers of
+        ten. t shows the trend: RPO and RTO of the last rehearsals as columns, the objectives of the
+        file as lines.
 
         e exports the reports of the listed drills as JSON, and the list as CSV.
     """
@@ -330,7 +337,8 @@ class DrillsScreen(DrillBaseScreen):
         where = f"of the groups that match {options.groups}" if options.groups else "of all groups"
         if topics:
             where = f"of {named}"
-        name = self.session.pair.pipeline
+        pair = self.session.pair
+        name = name_to_type(kind, pair.pipeline, pair.environment)
         title = f"Start a {kind.noun} {safe_text(where, 60)}"
-        if await self.ask(Confirm(title, lines, name, "Start")):
+        if await self.ask(Confirm(title, lines, name, "Start", undoable=True)):
             self.app.push_screen(DrillScreen(None, (kind, options)))

@@ -14,12 +14,14 @@ from k2ktui.console.visuals.timeline import Phase, timeline
 from k2ktui.console.widgets.styled_text import fit
 from k2ktui.drill.checks.catalog import blocking
 from k2ktui.drill.progress import PhaseRow, elapsed_ms, rto_ms, stopped_for
-from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind
+from k2ktui.engine.access import is_production
+from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import steps_back
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, find_last_rehearsal
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.steps import can_go_back
+from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.drills import judge_drill, judge_phase, tool_time
@@ -29,8 +31,33 @@ from k2ktui.text import counted, duration
 Room = tuple[int, int]
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
 _NAME, _TOOK = 20, 8
+# What an abort takes back. Not the other phases that are confirmed: records that tail copied stay,
+# runs that fence-replicator has fenced on other hosts are started by hand, positions that
+# source-back moved were past deleted records, and an open target stays open.
+_TAKEN_BACK = frozenset(
+    {
+        DrillPhase.SOURCE_LOST,
+        DrillPhase.FENCE_PRODUCERS,
+        DrillPhase.APPLY,
+        DrillPhase.MOVE_TOPICS,
+    }
+)
 # The cells of a tile that has room for the age of the oldest record.
 _OLDEST = 22
+
+
+def is_taken_back(step: str) -> bool:
+    """Return whether an abort takes a step back: a phase, or the begin; what hooks do, it may not.
+
+    Only as long as the drill can go back at all.
+    """
+    return step in _TAKEN_BACK or step == TOPICS_STEP
+
+
+def name_to_type(kind: DrillKind, name: str, *environments: str) -> str | None:
+    """Return what is typed to run a drill; None for a rehearsal, which moves no group of yours."""
+    asks = kind is not DrillKind.REHEARSE or any(map(is_production, environments))
+    return name if asks else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from textual.message import Message
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_checklist import DrillChecklist
+from k2ktui.console.screens.drill_facts import is_taken_back, name_to_type
 from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
@@ -290,7 +291,14 @@ class DrillScreen(DrillChecklist):
             canceled = "No drill was begun."
         if question.lines:
             canceled = "Not agreed; nothing was changed."
-        dialog = Confirm(safe_message(title, 80), lines, typed, label, canceled=canceled)
+        dialog = Confirm(
+            safe_message(title, 80),
+            lines,
+            typed,
+            label,
+            canceled=canceled,
+            undoable=is_taken_back(step) and can_go_back(drill),
+        )
         agreed = await self.app.push_screen_wait(dialog)
         self._shows_question = False
         question.answer(bool(agreed))
@@ -368,7 +376,10 @@ class DrillScreen(DrillChecklist):
         flow, files, may = self.flow, self.session.files, self.session.access
         command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
         lines: list[str | Line] = [*texts, describe_next(drill), "", command]
-        if not await self._agree(f"{label}: drill {drill.id}", lines, label):
+        # Nothing brings back who acted on it, or the phases that need the source.
+        undoable = can_go_back(drill) and not (take_over or as_disaster)
+        title = f"{label}: drill {drill.id}"
+        if not await self._agree(drill, title, lines, label, undoable=undoable):
             return
 
         def run(operator: ScreenOperator) -> Drill:
@@ -398,7 +409,7 @@ class DrillScreen(DrillChecklist):
         if self.other_acts:
             lines.append(f"{drill.owner} acts on it: this takes the drill over.")
         lines += ["", cli_equivalent.drill_on(self.session.files, "abort", drill.id)]
-        if not await self._agree(f"Abort drill {drill.id}", lines, "Abort"):
+        if not await self._agree(drill, f"Abort drill {drill.id}", lines, "Abort"):
             return
         flow, files, may = self.flow, self.session.files, self.session.access
         taken = self.other_acts
@@ -410,9 +421,19 @@ class DrillScreen(DrillChecklist):
         command = cli_equivalent.drill_on(files, "abort", drill.id)
         self.run_drill(DrillRun("aborting the drill", run, command, can_stop=False))
 
-    async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
-        name = self.session.pair.pipeline
-        dialog = Confirm(safe_message(title, 80), lines, name, label)
+    async def _agree(
+        self,
+        drill: Drill,
+        title: str,
+        lines: list[str | Line],
+        label: str,
+        *,
+        undoable: bool = False,
+    ) -> bool:
+        pair = self.session.pair
+        asked = name_to_type(drill.kind, pair.pipeline, pair.environment)
+        typed = asked if undoable else pair.pipeline
+        dialog = Confirm(safe_message(title, 80), lines, typed, label, undoable=undoable)
         agreed = await self.ask(dialog)
         return bool(agreed)
 

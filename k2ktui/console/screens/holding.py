@@ -74,17 +74,22 @@ async def hold_or_release(
     if why is None:
         return
     why = why.strip()
-    change = await _on_thread(screen, lambda: _PLANS[operation](config, keys, why))
-    if change is None:
-        return
-    if not change.holds:
-        screen.inform("\n".join(change.notes), "warning")
-        return
     files = screen.session.files
     command = cli_equivalent.hold(files, operation, [key.name for key in keys], why)
     title, name = operation.capitalize(), screen.session.pair.pipeline
-    lines = [*_lines(change), "", (Cell(safe_message(command), Tone.MUTED),)]
-    if not await screen.ask(Confirm(title, lines, name, title, canceled=_UNCHANGED)):
+
+    def describe(change: HoldChange) -> list[str | Line]:
+        if change.holds:
+            return [*_lines(change), "", (Cell(safe_message(command), Tone.MUTED),)]
+        screen.inform("\n".join(change.notes), "warning")
+        return []
+
+    # What is copied after a release stays.
+    dialog = Confirm(title, None, name, title, canceled=_UNCHANGED, undoable=operation == HOLD)
+    change = await screen.ask_about(
+        dialog, _reader(screen, lambda: _PLANS[operation](config, keys, why)), describe
+    )
+    if change is None:
         return
     may = screen.session.access
     done = await _on_thread(screen, lambda: write_change(config, change, may), command)
@@ -132,25 +137,28 @@ async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
         moves = operations.find_released(flow, pattern)
         return moves, operations.preview_release(flow, moves)
 
-    planned = await _on_thread(screen, plan)
+    command = cli_equivalent.drill_release(files, topics)
+
+    def describe(planned: tuple[list[MovedTopic], list[str]]) -> list[str | Line]:
+        moves, kept = planned
+        shown = [f"  {safe_text(m.topic)}: {safe_message(m.describe())}" for m in moves[:_LISTED]]
+        more = len(moves) - len(shown)
+        return [
+            f"{_COPY_AGAIN} The other topics stop for seconds, in every run.",
+            "",
+            *shown,
+            *([f"  … and {more:,} more"] if more else []),
+            "",
+            *((Cell(line, Tone.WARN),) for line in kept),
+            (Cell(safe_message(command), Tone.MUTED),),
+        ]
+
+    name = screen.session.pair.pipeline
+    dialog = Confirm("Copy again", None, name, "Copy again", canceled=_UNCHANGED)
+    planned = await screen.ask_about(dialog, _reader(screen, plan), describe)
     if planned is None:
         return
-    moves, kept = planned
-    shown = [f"  {safe_text(m.topic)}: {safe_message(m.describe())}" for m in moves[:_LISTED]]
-    more = len(moves) - len(shown)
-    command = cli_equivalent.drill_release(files, topics)
-    lines: list[str | Line] = [
-        f"{_COPY_AGAIN} The other topics stop for seconds, in every run.",
-        "",
-        *shown,
-        *([f"  … and {more:,} more"] if more else []),
-        "",
-        *((Cell(line, Tone.WARN),) for line in kept),
-        (Cell(safe_message(command), Tone.MUTED),),
-    ]
-    name = screen.session.pair.pipeline
-    if not await screen.ask(Confirm("Copy again", lines, name, "Copy again", canceled=_UNCHANGED)):
-        return
+    moves, _ = planned
 
     def release() -> list[str]:
         return operations.release_moved(flow, moves, files, may, UnaskedOperator())
@@ -179,7 +187,23 @@ def _lines(change: HoldChange) -> list[str | Line]:
     ]
 
 
-async def _on_thread(screen: ConsoleScreen, job: Callable[[], T], command: str = "") -> T | None:
+def _reader(
+    screen: ConsoleScreen, job: Callable[[], T], command: str = ""
+) -> Callable[[Callable[[T], None], Callable[[K2kError], None]], bool]:
+    """Return what begins a job on a thread, whose failure is reported."""
+
+    def read(done: Callable[[T], None], failed: Callable[[K2kError], None]) -> bool:
+        def report(error: K2kError) -> None:
+            screen.console.events.add(EventKind.FAILED, str(error), command)
+            screen.inform_error(error)
+            failed(error)
+
+        return screen.background(_GROUP, job, done, report)
+
+    return read
+
+
+async def _on_thread(screen: ConsoleScreen, job: Callable[[], T], command: str) -> T | None:
     """Return what a job returns; None after it has failed, which is reported."""
     result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
@@ -187,10 +211,8 @@ async def _on_thread(screen: ConsoleScreen, job: Callable[[], T], command: str =
         if not result.done():  # the worker that waits was canceled
             result.set_result(value)
 
-    def failed(error: K2kError) -> None:
+    def failed(_: K2kError) -> None:
         screen.console.ignore_typing()
-        screen.console.events.add(EventKind.FAILED, str(error), command)
-        screen.inform_error(error)
         give(None)
 
-    return await result if screen.background(_GROUP, job, give, failed) else None
+    return await result if _reader(screen, job, command)(give, failed) else None

@@ -378,7 +378,7 @@ class JobsScreen(ListScreen):
             if again
             else "No record is lost or repeated.",
         ]
-        if not await self.ask(Confirm(f"Stop {name}", lines, name, "Stop")):
+        if not await self.ask(Confirm(f"Stop {name}", lines, name, "Stop", undoable=True)):
             return
         self._stop_requests.add(job.record.start)
         how = StopMode.NOW if again else StopMode.GRACEFULLY

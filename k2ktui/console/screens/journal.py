@@ -376,7 +376,8 @@ def plan_reversal(screen: OperationScreen, entry: operations.JournalEntry) -> bo
     }
     if not before or entry.header.operation not in (SET, CLEAR):
         return False
-    screen.app.push_screen(MovesScreen(lambda known: known.plan_set(before)))
+    # Later: the dialog that reads the entry closes first.
+    screen.app.call_later(screen.app.push_screen, MovesScreen(lambda known: known.plan_set(before)))
     return True
 
 

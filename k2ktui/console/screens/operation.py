@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -248,25 +247,19 @@ class OperationScreen(RowsScreen):
     @work(group=ASK)
     async def undo(self, entry_id: str) -> None:
         """Read a journal entry, confirm, and undo it."""
-        config = self.config
-        read: asyncio.Future[operations.JournalEntry | None]
-        read = asyncio.get_running_loop().create_future()
-
-        def done(entry: operations.JournalEntry | None) -> None:
-            if not read.done():  # Esc has canceled it
-                read.set_result(entry)
+        config, name = self.config, self.session.pair.pipeline
 
         def job() -> operations.JournalEntry:
             return operations.read_entry(config, entry_id)
 
-        def failed(error: K2kError) -> None:
-            self.console.ignore_typing()
-            done(None)
-
-        if self.act("reading the journal", job, done, failed=failed):
-            entry = await read
-            if entry is not None:
-                await self._review_entry(entry)
+        # An undo has an entry of its own, which can be undone.
+        entry = await self.ask_about(
+            Confirm("Undo", None, name, "Undo", undoable=True),
+            lambda done, failed: self.act("reading the journal", job, done, failed=failed),
+            self._describe_undo,
+        )
+        if entry is not None:
+            self._undo(entry, skip_moved=False)
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Undo an entry that did not change groups; return whether the screen supports it."""
@@ -275,27 +268,24 @@ class OperationScreen(RowsScreen):
     def undone(self, applied: Applied) -> None:
         """Handle the outcome of an undo."""
 
-    async def _review_entry(self, entry: operations.JournalEntry) -> None:
-        """Ask for confirmation, unless there is nothing to undo."""
+    def _describe_undo(self, entry: operations.JournalEntry) -> list[str | Line]:
+        """Return what undoing an entry of groups does; nothing if there is nothing to undo."""
         if not entry.of_groups and self.other_undo(entry):
-            return
+            return []
         try:
-            if entry.reversal():
-                await self._ask_undo(entry)
-                return
+            writes = entry.reversal()
+        except K2kError as error:
+            self.error = error
+            return []
+        if not writes:
             self.error = K2kError(
                 f"entry {entry.header.id} applied nothing, so there is nothing to undo"
             )
-        except K2kError as error:
-            self.error = error
-        self.show_state()
-
-    async def _ask_undo(self, entry: operations.JournalEntry) -> None:
-        writes = entry.reversal()
+            return []
         groups = {write.group for write in writes}
         by = entry.taken_back_by
         earlier = [f"Entry {safe_text(by)} has undone it already, or a part of it."] if by else []
-        lines: list[str | Line] = [
+        return [
             f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
             f"the {entry.header.side} are reset to their previous values;",
             f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.operation)} by "
@@ -307,9 +297,6 @@ class OperationScreen(RowsScreen):
             "",
             cli_equivalent.undo(self.session.files, entry.header.id),
         ]
-        name = self.session.pair.pipeline
-        if await self.ask(Confirm("Undo", lines, name, "Undo")):
-            self._undo(entry, skip_moved=False)
 
     def _undo(self, entry: operations.JournalEntry, *, skip_moved: bool) -> None:
         config, files, may = self.config, self.session.files, self.session.access
@@ -349,7 +336,8 @@ class OperationScreen(RowsScreen):
             cli_equivalent.undo(self.session.files, entry.header.id, skip_moved=True),
         ]
         name = self.session.pair.pipeline
-        if await self.ask(Confirm("Undo the others", lines, name, "Undo others")):
+        dialog = Confirm("Undo the others", lines, name, "Undo others", undoable=True)
+        if await self.ask(dialog):
             self._undo(entry, skip_moved=True)
 
 

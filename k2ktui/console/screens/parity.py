@@ -225,7 +225,8 @@ class ParityScreen(OperationScreen):
             (Cell(safe_message(command), Tone.MUTED),),
         ]
         name = self.session.pair.pipeline
-        agreed = await self.ask(Confirm("Apply to the target", lines, name, "Apply"))
+        dialog = Confirm("Apply to the target", lines, name, "Apply", undoable=True)
+        agreed = await self.ask(dialog)
         if agreed and self.plan is plan:
             self._apply(plan)
         elif agreed:

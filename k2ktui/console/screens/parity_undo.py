@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from k2ktui.console import cli_equivalent
@@ -34,39 +33,33 @@ async def undo_parity(
         done: called with what was undone.
     """
     config, files, may = screen.config, screen.session.files, screen.session.access
-    read: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
-
-    def give(entry: Entry | None) -> None:
-        if not read.done():  # Esc has canceled it
-            read.set_result(entry)
-
-    def failed(error: K2kError) -> None:
-        screen.console.ignore_typing()
-        give(None)
+    command = cli_equivalent.parity_undo(files, entry_id)
 
     def job() -> Entry:
         return operations.read_undo(config, entry_id)
 
-    if not screen.act("reading the journal", job, give, failed=failed):
-        return
-    entry = await read
+    def describe(entry: Entry) -> list[str | Line]:
+        header, writes, undone_by = entry
+        earlier = [f"Entry {safe_text(undone_by)} has undone it already."] if undone_by else []
+        return [
+            f"{counted(len(writes), 'value')} on the target get their previous values;",
+            f"entry {safe_text(entry_id)}: {safe_text(header.operation)} by "
+            f"{safe_text(header.who, 60)}.",
+            *earlier,
+            "If one of them has changed since, nothing is changed.",
+            "",
+            *list_writes(writes),
+            "",
+            command,
+        ]
+
+    # An undo has an entry of its own, which can be undone.
+    entry = await screen.ask_about(
+        Confirm("Undo", None, screen.session.pair.pipeline, "Undo", undoable=True),
+        lambda done, failed: screen.act("reading the journal", job, done, failed=failed),
+        describe,
+    )
     if entry is None:
-        return
-    header, writes, undone_by = entry
-    command = cli_equivalent.parity_undo(files, entry_id)
-    earlier = [f"Entry {safe_text(undone_by)} has undone it already."] if undone_by else []
-    lines: list[str | Line] = [
-        f"{counted(len(writes), 'value')} on the target get their previous values;",
-        f"entry {safe_text(entry_id)}: {safe_text(header.operation)} by "
-        f"{safe_text(header.who, 60)}.",
-        *earlier,
-        "If one of them has changed since, nothing is changed.",
-        "",
-        *list_writes(writes),
-        "",
-        command,
-    ]
-    if not await screen.ask(Confirm("Undo", lines, screen.session.pair.pipeline, "Undo")):
         return
 
     def finished(applied: ParityApplied) -> None:

@@ -35,7 +35,7 @@ from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.positions import meaning_text, move_verdict
 from k2ktui.sync.moves.position_writer import PositionWriteResult
-from k2ktui.sync.moves.positions import CLEAR, PositionPlan, PositionPlanner
+from k2ktui.sync.moves.positions import CLEAR, SET, PositionPlan, PositionPlanner
 from k2ktui.sync.recovery import RecoveryWriter
 from k2ktui.text import safe_message, safe_text
 
@@ -225,7 +225,10 @@ class MovesScreen(OperationScreen):
             (Cell(safe_message(self._command), Tone.MUTED),),
         ]
         name = self.session.pair.pipeline
-        agreed = await self.ask(Confirm("Move positions", lines, name, "Move"))
+        # The journal undoes a move from a position to another one, or to none.
+        undoable = change.operation in (SET, CLEAR)
+        undoable = undoable and all(move.before is not None for move in change.changes)
+        agreed = await self.ask(Confirm("Move positions", lines, name, "Move", undoable=undoable))
         if agreed and self.change is change:
             self._apply(change)
         elif agreed:

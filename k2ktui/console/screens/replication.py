@@ -224,6 +224,7 @@ class ReplicationScreen(ListScreen):
             self.session.pair.pipeline,
             "Compare",
             canceled="Nothing was compared.",
+            undoable=True,
         )
         if await self.ask(dialog):
             self.app.push_screen(ComparisonScreen())

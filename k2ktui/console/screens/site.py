@@ -17,6 +17,7 @@ from textual.widget import Widget
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import StoppedHere
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
+from k2ktui.console.screens.drill_facts import is_taken_back, name_to_type
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.screens.site_facts import (
     advise,
@@ -631,6 +632,7 @@ class SiteScreen(OperationScreen):
     @work(group="question")
     async def _put(self, ask: SiteAsk) -> None:
         question = ask.question
+        goes_back = ask.site is not None and can_all_go_back(ask.site)
         first, *remarks = question.text.splitlines() or [""]
         label = _LABELS[question.kind]
         lines: list[str | Line] = [first]
@@ -640,7 +642,7 @@ class SiteScreen(OperationScreen):
             title = f"{number} {question.step}, of {counted(len(question.pipelines), 'pipeline')}"
             if question.step == DrillPhase.OPEN_TARGET:
                 lines.append((Cell("This is the point of no return.", Tone.BAD),))
-            elif ask.site is not None and can_all_go_back(ask.site):
+            elif goes_back:
                 lines.append("You can still go back afterwards: X aborts all.")
         elif question.kind is SiteQuestionKind.LEAVE_OUT:
             title = f"Leave out {counted(len(question.pipelines), 'pipeline')}"
@@ -653,7 +655,14 @@ class SiteScreen(OperationScreen):
             if ask.site is not None
             else "No drill was begun."
         )
-        dialog = Confirm(safe_message(title, 80), lines, question.answer, label, canceled=canceled)
+        dialog = Confirm(
+            safe_message(title, 80),
+            lines,
+            question.answer,
+            label,
+            canceled=canceled,
+            undoable=goes_back and is_taken_back(question.step),
+        )
         agreed = await self.app.push_screen_wait(dialog)
         self._shows_question = False
         ask.answer(bool(agreed))
@@ -760,7 +769,9 @@ class SiteScreen(OperationScreen):
         command = cli_equivalent.site_on(self._directory, "resume", site.id, *more)
         lines: list[str | Line] = [*texts, describe_site(site), "", command]
         button = "Leave out" if left_out else label  # a name may be too long for one
-        if not await self._agree(label, site, lines, button):
+        # Nothing brings back who acted on it, the phases that need the source, or a left out one.
+        undoable = can_all_go_back(site) and not (take_over or as_disaster or left_out)
+        if not await self._agree(label, site, lines, button, undoable=undoable):
             return
         files, unlock = self._feed.files, self.session.unlocked
 
@@ -810,9 +821,20 @@ class SiteScreen(OperationScreen):
         files = self._feed.files
         return str(files[0].path.parent) if files else "DIR"
 
-    async def _agree(self, what: str, site: SiteDrill, lines: list[str | Line], label: str) -> bool:
+    async def _agree(
+        self,
+        what: str,
+        site: SiteDrill,
+        lines: list[str | Line],
+        label: str,
+        *,
+        undoable: bool = False,
+    ) -> bool:
         title = safe_message(f"{what}: site drill of {safe_text(site.name, 40)}", 80)
-        agreed = await self.ask(Confirm(title, lines, site.name, label))
+        moving = {member.pipeline for member in site.moving}
+        asked = name_to_type(site.kind, site.name, *self._feed.environments(moving))
+        typed = asked if undoable else site.name
+        agreed = await self.ask(Confirm(title, lines, typed, label, undoable=undoable))
         return bool(agreed)
 
     def action_hold(self) -> None:

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.drill_facts import name_to_type
 from k2ktui.console.screens.site import SiteScreen, SiteStart
 from k2ktui.console.screens.site_facts import describe_hold, describe_site
 from k2ktui.console.site_views import gather_sites
@@ -74,8 +75,9 @@ class SiteDrillsScreen(ListScreen):
         before all others are verified, or were left out by a typed choice.
 
         N starts a site drill: you choose the kind and the cluster that is left, see which pipelines
-        move, and type the site's name. Files whose source is not known are left out only if you
-        type that, too. Enter opens the site drill under the cursor.
+        move, and type the site's name; a rehearsal asks only for Enter, except in production. Files
+        whose source is not known are left out only if you type that, too, or with a rehearsal that
+        names them. Enter opens the site drill under the cursor.
 
         The way back is a failback: the cluster that is left is the one on which the groups work
         now, and the reverse pipelines move. The drills of one pipeline are on its own screen 8:
@@ -213,16 +215,20 @@ class SiteDrillsScreen(ListScreen):
         if cluster is None:
             return
         selection = await self._select(files, cluster)
-        if selection is None or not await self._leave_out_unknown(selection):
+        if selection is None:
             return
         names = [member.pipeline for member in selection.members]
+        typed = name_to_type(kind, selection.name, *self._feed.environments(names))
+        # What asks once says there what it leaves out.
+        if typed is not None and not await self._leave_out_unknown(selection):
+            return
         # A file that is not valid may have the name of a pipeline that moves.
         unknown = [file.pipeline for file in selection.unknown if file.pipeline not in names]
         asked = [str(phase) for phase in PHASES[kind] if needs_confirmation(phase, options.fence)]
         command = cli_equivalent.site(
             [member.file for member in selection.members], kind, options, cluster.wanted, names
         )
-        if await self._confirm_start(kind, selection, asked, command):
+        if await self._confirm_start(kind, selection, typed, asked, command):
             wanted = frozenset([*names, *unknown])
             choice = SiteChoice(cluster.wanted, wanted.__contains__, unknown)
             start = SiteStart(kind, options, choice, command, selection.name, len(names))
@@ -299,17 +305,25 @@ class SiteDrillsScreen(ListScreen):
         """Have the operator type that files of an unknown source are left out."""
         if not selection.unknown:
             return True
-        lines: list[str | Line] = [
-            f"It is not known whether these copy from {safe_text(selection.name, 60)}:",
-            *(f"- {describe_unknown(file)}" for file in selection.unknown),
-        ]
         title = f"Leave out {counted(len(selection.unknown), 'file')}"
-        dialog = Confirm(title, lines, selection.name, "Leave out", canceled="No drill was begun.")
+        dialog = Confirm(
+            title,
+            _list_unknown(selection),
+            selection.name,
+            "Leave out",
+            canceled="No drill was begun.",
+            undoable=True,
+        )
         agreed = await self.ask(dialog)
         return bool(agreed)
 
     async def _confirm_start(
-        self, kind: DrillKind, selection: SiteSelection, asked: Sequence[str], command: str
+        self,
+        kind: DrillKind,
+        selection: SiteSelection,
+        typed: str | None,
+        asked: Sequence[str],
+        command: str,
     ) -> bool:
         members = selection.members
         shown = [f"- {safe_text(m.pipeline, 60)} to {safe_text(m.target, 40)}" for m in members]
@@ -323,6 +337,7 @@ class SiteDrillsScreen(ListScreen):
         ]
         if left := [file.pipeline for file in selection.unknown]:
             lines.append(f"Left out: {list_names(left, _LISTED)}.")
+            lines += _list_unknown(selection) if typed is None else []
         lines += [
             "",
             f"You confirm each of these once for all: {', '.join(asked)}."
@@ -332,9 +347,18 @@ class SiteDrillsScreen(ListScreen):
             command,
         ]
         title = f"Start a {kind.noun} of {safe_text(selection.name, 60)}"
-        dialog = Confirm(title, lines, selection.name, "Start", canceled="No drill was begun.")
+        dialog = Confirm(
+            title, lines, typed, "Start", canceled="No drill was begun.", undoable=True
+        )
         agreed = await self.ask(dialog)
         return bool(agreed)
+
+
+def _list_unknown(selection: SiteSelection) -> list[str | Line]:
+    return [
+        f"It is not known whether these copy from {safe_text(selection.name, 60)}:",
+        *(f"- {describe_unknown(file)}" for file in selection.unknown),
+    ]
 
 
 def _result_cell(site: SiteDrill) -> Cell:

@@ -462,9 +462,8 @@ class PlanScreen(OperationScreen):
         if shown is None:
             return
         lines = plan_table.confirmation_lines(shown.plan, shown.notes, self._command(shown.plan))
-        agreed = await self.ask(
-            Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
-        )
+        title, name = f"Apply plan {self._plan_id}", self.session.pair.pipeline
+        agreed = await self.ask(Confirm(title, lines, name, "Apply", undoable=True))
         # The operator confirmed the plan that was shown at that time.
         if agreed and self.shown is shown:
             self._apply(shown.plan)

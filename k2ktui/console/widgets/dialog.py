@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol, TypeVar, cast
 
+from textual import events
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
@@ -21,8 +22,8 @@ def _nothing() -> AwaitComplete:
 class KeepsTyped(Protocol):
     """What dialogs use of the app."""
 
-    def forget_typed(self) -> None:
-        """Drop the keys that wait."""
+    def is_hasty(self, key: events.Key) -> bool:
+        """Return whether a key is repeated, or came right behind another one."""
 
     def forget_repeats(self) -> None:
         """Drop the Enters that wait in front of all other keys."""
@@ -62,9 +63,9 @@ class Dialog(ModalScreen[T]):
         """Return whether a key cannot have its effect yet."""
         return not (self.is_ready or self.is_over)
 
-    def forget_typed(self) -> None:
-        """Drop the keys that wait for :meth:`must_wait`."""
-        cast("KeepsTyped", self.app).forget_typed()
+    def is_hasty(self, key: events.Key) -> bool:
+        """Return whether a key is repeated, or came right behind another one, as in a paste."""
+        return cast("KeepsTyped", self.app).is_hasty(key)
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close the dialog with its result, unless it has one, or another one covers it."""

@@ -10,7 +10,6 @@ from textual.containers import VerticalScroll
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.severity import Severity
 from k2ktui.engine.severity import SeverityLabel as Mark
@@ -33,8 +32,8 @@ _INDENT = 4
 class StartDialog(Confirm):
     """Checks a pipeline, then asks; the result is whether the operator agreed.
 
-    The name can be typed while the checks run. Tab and space behind it wait for their end, and are
-    dropped if a check has failed; if it is a fatal one, the button stays disabled.
+    The name can be typed while the checks run. The button stays disabled until they are over, and
+    if a fatal one has failed.
 
     Args:
         config: the pipeline.
@@ -56,7 +55,9 @@ class StartDialog(Confirm):
         what = "k2ktui sync for " if kind is RunKind.SYNC else ""
         title = f"{verb} {what}{formatting.name(config.name, 60)}"
         canceled = "Nothing was stopped or started." if restart else "Nothing was started."
-        super().__init__(title, (), config.name, verb, canceled=canceled)
+        # A copy goes on where it stopped; what k2ktui sync commits is not taken back by a stop.
+        undoable = kind is RunKind.COPY
+        super().__init__(title, (), config.name, verb, canceled=canceled, undoable=undoable)
         self._kind = kind
         self._config, self._more, self._restart = config, tuple(lines), restart
         self._checks: list[Check] = []
@@ -90,8 +91,6 @@ class StartDialog(Confirm):
             return
         if check is None:
             self._over = True
-            if any(check.outcome is CheckOutcome.FAIL for check in self._checks):
-                self.forget_typed()  # what has failed must be read first
             # The most important results must be visible without scrolling.
             self._checks.sort(key=lambda check: _ORDER.index(check.outcome))
         else:
@@ -101,17 +100,10 @@ class StartDialog(Confirm):
         text = self.query_one("#confirm-text", VerticalScroll)
         self.call_after_refresh(text.scroll_home if self._over else text.scroll_end, animate=False)
 
-    def _show(self) -> None:
+    def details(self) -> list[Line]:
+        """Return the additional text, and the checks so far."""
         lines: list[Line] = [(Cell(line),) for text in self._more for line in self._wrap(text, 0)]
-        lines += [line for check in self._checks for line in self._lines_of(check)]
-        self.query_one("#confirm-lines", TextLines).show(lines)
-        self.query_one("#confirm-state", TextLines).show(self._state())
-        self.give_room()
-
-    def must_wait(self, key: str) -> bool:
-        """Let what confirms the start wait for the checks."""
-        confirms = key in ("tab", "enter") and self.matches and not self._over
-        return super().must_wait(key) or (confirms and not self.is_over)
+        return [*lines, *(line for check in self._checks for line in self._lines_of(check))]
 
     def why_not_yet(self) -> str:
         """Return that checks still run, or that one of them prevents the start."""
@@ -119,7 +111,8 @@ class StartDialog(Confirm):
             return "it cannot be started"
         return "" if self._over else "the checks still run"
 
-    def _state(self) -> list[Line]:
+    def state(self) -> list[Line]:
+        """Return that checks run, or what has failed."""
         if not self._over:
             return [(Cell("checking …", Tone.INFO),)]
         failed = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]

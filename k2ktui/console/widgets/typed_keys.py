@@ -27,6 +27,9 @@ _LOST_S = 2.0
 _LOOK_S = 0.05
 # Of a name that was typed for a dialog that was refused: from the refusal, and between two letters.
 _IGNORED_S, _BETWEEN_S = 2.0, 0.7
+# Keys of a paste come closer together than a person types; a key that is held down repeats after at
+# most a second.
+_BURST_S, _REPEAT_S, _KEPT = 0.05, 1.0, 64
 _IGNORED = "Nothing was changed. The name that you type is ignored."
 
 
@@ -50,6 +53,8 @@ class TypedKeysApp(QuietApp):
     def __init__(self) -> None:
         super().__init__()
         self._typed: deque[events.Key] = deque()
+        # The last keys, whatever became of them.
+        self._last_keys: deque[events.Key] = deque(maxlen=_KEPT)
         self._passing: tuple[Widget, int, float] | None = None
         self._number = 0
         self._asks = self._looks = self._said = False
@@ -64,6 +69,7 @@ class TypedKeysApp(QuietApp):
             if self._must_wait and event.key.startswith("ctrl+"):
                 await super().on_event(event)  # leaving is always possible
                 return
+            self._last_keys.append(event)
             self._typed.append(event)
             await self._pass_on()
         else:
@@ -160,9 +166,13 @@ class TypedKeysApp(QuietApp):
                 self._passing = (target, self._number, time.monotonic())
         self._look_again()
 
-    def forget_typed(self) -> None:
-        """Drop the keys that wait: what they were typed for has changed."""
-        self._typed.clear()
+    def is_hasty(self, key: events.Key) -> bool:
+        """Return whether a key is repeated, or came right behind another one, as in a paste."""
+        return any(
+            0 <= key.time - other.time < (_REPEAT_S if other.key == key.key else _BURST_S)
+            for other in self._last_keys
+            if other is not key
+        )
 
     def forget_repeats(self) -> None:
         """Drop the Enters that wait in front of all other keys: a dialog was closed meanwhile."""

@@ -40,14 +40,12 @@ def test_sync_started_and_stopped(
     async def steps(console: ConsoleDriver) -> None:
         await console.press("Y")
         await console.sees("k2ktui sync for", "pass target cluster", f"type {copied.name} to")
-        await console.type(copied.name)
-        await console.press("tab", "space")
+        await console.confirm(copied.name)
         await console.sees("runs as pid", "sync running on this host", "1 committed")
         (first,) = local_jobs.list_jobs()
         await console.press("R")
         await console.sees(f"Stops pid {first.record.pid}", f"type {copied.name} to")
-        await console.type(copied.name)
-        await console.press("tab", "space")
+        await console.confirm(copied.name)
         await console.until(partial(runs_again, first), "restarted")
         (second,) = local_jobs.list_jobs()
         assert second.record.pid != first.record.pid and not first.record.identity.alive
@@ -56,8 +54,7 @@ def test_sync_started_and_stopped(
         await console.sees("Sync ", "heartbeat")
         await console.press("5", "X")
         await console.sees("No group is translated until")
-        await console.type(copied.name)
-        await console.press("tab", "space")
+        await console.confirm(copied.name)
         await console.sees("has stopped", "no run is alive")
 
     with all_ended():

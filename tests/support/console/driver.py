@@ -34,6 +34,7 @@ from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.console.visuals.panel import Panel
+from k2ktui.console.widgets import typed_keys
 from k2ktui.engine.moves.journal import Runner
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PipelinePair
@@ -179,15 +180,25 @@ class ConsoleDriver:
         await self.press(*(_KEYS.get(char, char) for char in text))
 
     async def confirm(self, name: str) -> None:
-        """Wait for the confirmation dialog, type the name and, once it can be applied, apply."""
+        """Wait for the confirmation dialog, type the name and, once it can be applied, apply.
+
+        A dialog without a field for it is confirmed by Enter.
+        """
         await self.until(
-            lambda: self.app.focused and self.app.focused.id == "confirm-name",
+            lambda: self.app.focused and self.app.focused.id in ("confirm-name", "confirm-do"),
             "confirmation dialog",
         )
-        await self.type(name)
+        asks = self.screen.query("#confirm-name")
+        if asks:
+            await self.type(name)
         button = self.widget("#confirm-do")
         await self.until(lambda: not button.disabled, "a change that can be confirmed")
-        await self.press("tab", "space")
+        await (self.press("tab", "space") if asks else self.enter())
+
+    async def enter(self) -> None:
+        """Press Enter like a person who has read what is shown."""
+        await asyncio.sleep(typed_keys._REPEAT_S)
+        await self.press("enter")
 
     async def settle(self) -> None:
         """Wait until all messages are handled and everything is drawn.

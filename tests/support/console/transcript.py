@@ -182,11 +182,18 @@ class Walk:
         await self.answers(what, name)
 
     async def answers(self, what: str, name: str) -> None:
-        """Type a name into the dialog, press its button, and add what follows."""
+        """Type a name into the dialog, press its button, and add what follows.
+
+        Without a name, Enter confirms.
+        """
         assert isinstance(self.console.screen, Dialog), self.console.text
         await self.type(name)
-        await self.press("tab", "space")
-        self.take(what, (f"{name} tab space",))
+        if name:
+            await self.press("tab", "space")
+        else:
+            await self.console.enter()
+            await self.settle()
+        self.take(what, (f"{name} tab space" if name else "enter",))
 
     def take(self, what: str, keys: tuple[str, ...]) -> None:
         """Add what is shown now."""

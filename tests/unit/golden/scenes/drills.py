@@ -173,7 +173,7 @@ async def no_changes(walk: Walk) -> None:
 
 async def starts(walk: Walk) -> None:
     await walk.press("8", "N", "enter")
-    await walk.answers("it cannot be begun", "orders")
+    await walk.answers("it cannot be begun", "")
     await walk.shows("back in the list", "q")
 
 
@@ -315,12 +315,14 @@ async def site_only_shows(walk: Walk) -> None:
 async def no_site(walk: Walk) -> None:
     await walk.shows("no site drill", "8")
     await walk.shows("which kind", "N")
-    await walk.shows("which site", "enter")
+    await walk.shows("which site", "down", "enter")
     await walk.shows("a topic has two targets: which pipelines", "enter")
     await walk.shows("a pattern that is wrong", "left_parenthesis", "enter")
     await walk.shows("leave out: asked", *"orders|clicks|typo", "enter")
     await walk.answers("start: asked", "paris")
-    await walk.answers("it cannot be begun", "paris")
+    await walk.press("escape", "N", "enter", "enter", *"orders|clicks|typo")
+    await walk.shows("a rehearsal: asked", "enter")
+    await walk.answers("it cannot be begun", "")
 
 
 async def unknown_sources(walk: Walk) -> None:
