@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.mirrormaker_option import MIRRORMAKER_HELP, load_compared
-from k2ktui.cli.terminal.interval import INTERVAL
-from k2ktui.cli.terminal.options import choose_directory
+from k2ktui.cli.terminal.options import INTERVAL, choose_directory
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.cli.terminal.status_line import StatusLine
+from k2ktui.cli.terminal.notes import StatusLine
 from k2ktui.demo.app import DemoOptions, Tour, act, end, fetch_jars, run
 from k2ktui.demo.running import DemoAction
 from k2ktui.errors import ConfigError, ExitCode

@@ -9,8 +9,7 @@ import click
 from k2ktui.cli import groups_reset
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import json_option, load_flow, optional_file_option
-from k2ktui.cli.terminal.pair_line import print_pair, read_beside
-from k2ktui.cli.terminal.tables import MOST, print_table
+from k2ktui.cli.terminal.tables import MOST, print_pair, print_table, read_beside
 from k2ktui.engine.moves.group_positions import make_group_positions
 from k2ktui.engine.moves.groups import outcome, snapshot_notes
 from k2ktui.present.columns import pick

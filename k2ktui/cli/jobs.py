@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.accept import accept_clusters, accept_options
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.jobs_text import columns, job_object, job_text, row_object
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import (
+    LONGEST_WAIT_S,
     access_to,
     json_option,
     kept_file_option,
     load_flow,
     load_pipeline,
     optional_file_option,
+    range_check,
     unlock_option,
 )
-from k2ktui.cli.terminal.pair_line import note_pair, read_beside
-from k2ktui.cli.terminal.tables import print_table
+from k2ktui.cli.terminal.tables import note_pair, print_table, read_beside
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.moves.journal import RunKind, Runner

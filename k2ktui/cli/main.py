@@ -18,14 +18,17 @@ import click
 from k2ktui import diagnostics
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
-from k2ktui.cli.terminal.ending import leave
-from k2ktui.cli.terminal.lazy import LazyGroup
-from k2ktui.cli.terminal.log_options import log_options
-from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.lazy import LazyGroup, log_options
+from k2ktui.cli.terminal.notes import print_note, shown_progress
 from k2ktui.cli.terminal.options import own_directory
-from k2ktui.cli.terminal.output import find_output_failure, watch_output
-from k2ktui.cli.terminal.status_line import shown_progress
-from k2ktui.cli.terminal.streams import ReaderGone, open_streams, reader_is_there
+from k2ktui.cli.terminal.streams import (
+    ReaderGone,
+    find_output_failure,
+    leave,
+    open_streams,
+    reader_is_there,
+    watch_output,
+)
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import command_line, fault
 from k2ktui.runtime.interpreter import disarm_warnings, require_assertions

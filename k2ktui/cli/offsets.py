@@ -18,7 +18,6 @@ from k2ktui.cli.terminal.options import (
     json_option,
     load_pipeline,
 )
-from k2ktui.cli.terminal.pair_line import note_pair
 from k2ktui.cli.terminal.positions import (
     MOVES,
     ROWS,
@@ -27,7 +26,7 @@ from k2ktui.cli.terminal.positions import (
     row_object,
     runner_object,
 )
-from k2ktui.cli.terminal.tables import output, print_table
+from k2ktui.cli.terminal.tables import note_pair, output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state

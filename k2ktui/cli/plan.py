@@ -7,11 +7,15 @@ from pathlib import Path
 
 import click
 
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_flow
-from k2ktui.cli.terminal.pair_line import note_pair, read_beside
-from k2ktui.cli.terminal.tables import MOST, print_table
+from k2ktui.cli.terminal.options import (
+    LONGEST_WAIT_S,
+    file_option,
+    json_option,
+    load_flow,
+    range_check,
+)
+from k2ktui.cli.terminal.tables import MOST, note_pair, print_table, read_beside
 from k2ktui.engine.moves.plan import (
     Action,
     Plan,

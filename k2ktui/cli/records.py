@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from k2ktui.cli.terminal.interval import timeout_option
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import access_to, file_option, json_option, load_flow
+from k2ktui.cli.terminal.options import (
+    access_to,
+    file_option,
+    json_option,
+    load_flow,
+    timeout_option,
+)
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.access import require_shown
 from k2ktui.errors import ConfigError, ExitCode

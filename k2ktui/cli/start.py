@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.accept import accept_clusters, accept_options
-from k2ktui.cli.terminal.ending import ending_signals
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.engine.access import require
 from k2ktui.runtime.log_lines import RunLog
 from k2ktui.starting import run_pipeline

@@ -10,8 +10,7 @@ import click
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
-from k2ktui.cli.terminal.pair_line import print_pair
-from k2ktui.cli.terminal.tables import print_table
+from k2ktui.cli.terminal.tables import print_pair, print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.terminal.ending import ending_signals
 from k2ktui.cli.terminal.notes import note_text
 from k2ktui.cli.terminal.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.engine.access import require
 from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import ExitCode

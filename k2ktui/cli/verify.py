@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.terminal.interval import timeout_option
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_flow
-from k2ktui.cli.terminal.pair_line import note_pair, read_beside
-from k2ktui.cli.terminal.tables import print_table
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow, timeout_option
+from k2ktui.cli.terminal.tables import note_pair, print_table, read_beside
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.mirrormaker_option import load_compared, mirrormaker_option
-from k2ktui.cli.terminal.ending import ending_signals
-from k2ktui.cli.terminal.interval import interval_option
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import (
     choose_directory,
+    interval_option,
     json_option,
     load_flow,
     optional_file_option,
 )
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:

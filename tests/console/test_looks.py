@@ -10,7 +10,7 @@ import pytest
 from textual.color import Color
 
 from k2ktui.cli.main import cli
-from k2ktui.cli.terminal import interval
+from k2ktui.cli.terminal import options
 from k2ktui.console import app, terminal
 from k2ktui.console.keys import KeyUse, load_keys
 from k2ktui.console.themes import (
@@ -304,7 +304,7 @@ def test_a_publishing_interval_below_the_minimum_is_refused(seconds: str) -> Non
 
 
 def test_the_minimum_of_the_interval_is_that_of_the_feed() -> None:
-    assert interval.MIN_INTERVAL_S == feed.MIN_INTERVAL_S
+    assert options.MIN_INTERVAL_S == feed.MIN_INTERVAL_S
 
 
 def test_without_a_terminal_it_says_what_to_use_instead() -> None:

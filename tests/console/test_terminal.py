@@ -382,7 +382,7 @@ def test_a_program_that_goes_on_without_the_console_can_be_continued(
     program = (
         "import os, signal, sys; from k2ktui.cli.main import main\n"
         # The screens may still be imported: the program would end at once.
-        "from k2ktui.cli.terminal import ending; ending._JOIN_S = 60.0\n"
+        "from k2ktui.cli.terminal import streams; streams._JOIN_S = 60.0\n"
         f"sys.argv = ['k2ktui', '--replay', {str(recording)!r}]\n"
         "try: main()\n"
         "except SystemExit: pass\n"

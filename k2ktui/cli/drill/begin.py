@@ -14,10 +14,11 @@ import click
 
 from k2ktui.cli.drill import site
 from k2ktui.cli.drill.operator import open_operator, print_result, read_phases
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.options import (
+    LONGEST_WAIT_S,
     json_option,
     load_flow,
+    range_check,
     unlock_option,
 )
 from k2ktui.engine.drill.checks import DrillKind

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.terminal.notes import print_note, print_progress
+from k2ktui.cli.terminal.notes import StatusLine, print_note, print_progress
 from k2ktui.cli.terminal.options import access_to
-from k2ktui.cli.terminal.status_line import StatusLine
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.drill.progress import CHOOSE, STOPPED, list_phases

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from k2ktui.cli.terminal.notes import print_progress
-from k2ktui.cli.terminal.status_line import StatusLine
+from k2ktui.cli.terminal.notes import StatusLine, print_progress
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.inputs import can_be_read_again
 from k2ktui.engine.drill.checks import DrillKind

@@ -14,9 +14,8 @@ from k2ktui.cli.check import check_text
 from k2ktui.cli.mm2.where import MIRROR_HELP
 from k2ktui.cli.plan import show_plan, write_plan
 from k2ktui.cli.terminal.confirm import confirm
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import access_to, json_option
+from k2ktui.cli.terminal.options import LONGEST_WAIT_S, access_to, json_option, range_check
 from k2ktui.cli.terminal.results import exit_code, result_object, show_results
 from k2ktui.config.inputs import absolute_files
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan

@@ -10,16 +10,16 @@ from types import FrameType
 
 import click
 
-from k2ktui.cli.terminal.ending import ending_signals
-from k2ktui.cli.terminal.interval import range_check
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import (
     access_to,
     file_option,
     json_option,
     load_flow,
+    range_check,
     unlock_option,
 )
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.engine.access import require
 from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, ExitCode, K2kError, TimedOut
 from k2ktui.mm2.publish import MirrorNames, Publisher

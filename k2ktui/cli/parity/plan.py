@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
+from k2ktui.cli.terminal.options import (
+    LONGEST_WAIT_S,
+    file_option,
+    json_option,
+    load_pipeline,
+    range_check,
+)
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.engine.parity.plan import ParityPlan, dump_plan, summarize
 from k2ktui.engine.parity.rules import ParityKind

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from k2ktui.cli.terminal.log_options import add_log_options
+from k2ktui import diagnostics
 
 # What stands for a file or a directory in the help.
 _FILES = ("FILE", "PLAN", "DIR")
@@ -76,3 +76,44 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self._verbs.items()))
+
+
+def log_options() -> list[click.Option]:
+    """Return the options; commands do not get them as arguments."""
+    return [
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_be_verbose,
+            help="Print messages on standard error; -vv prints details, too.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_debug,
+            help="Log details to a file in the state directory, named at the end.",
+        ),
+    ]
+
+
+def add_log_options(command: click.Command) -> None:
+    """Let a command and its subcommands also take the log options after their names."""
+    if not any(parameter.name == "debug" for parameter in command.params):
+        command.params.extend(log_options())
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            add_log_options(subcommand)
+
+
+def _be_verbose(_: click.Context, __: click.Parameter, steps: int) -> None:
+    if steps:
+        diagnostics.set_up().be_verbose(steps)
+
+
+def _debug(_: click.Context, __: click.Parameter, given: bool) -> None:
+    if given:
+        diagnostics.debug_to_file()

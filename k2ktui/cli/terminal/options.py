@@ -19,6 +19,7 @@ from k2ktui.private_files import user_path
 if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
 
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -181,3 +182,52 @@ def load_pipeline_flow(files: tuple[str, ...]) -> Flow:
     flow, notes = read_pipeline_flow(files)
     print_notes(notes)
     return flow
+
+
+T = TypeVar("T", int, float, float | None)
+
+# Not imported from k2ktui.watch.feed, which loads numpy.
+MIN_INTERVAL_S, _LONGEST_INTERVAL_S = 2.0, 3600.0
+# Longer than anyone waits; clocks and waits overflow far beyond.
+LONGEST_WAIT_S = 30 * 86_400.0
+
+
+def range_check(
+    low: float, high: float = _LONGEST_INTERVAL_S
+) -> Callable[[click.Context, click.Parameter, T], T]:
+    """Return a callback that refuses seconds below ``low`` or above ``high``; None passes."""
+
+    def check(context: click.Context, option: click.Parameter, value: T) -> T:
+        # "not (a <= b)", because a comparison with NaN is always false.
+        if value is not None and not low <= value <= high:
+            limits = f"{low:g} to {high:,.0f} seconds"
+            raise click.BadParameter(f"{value:g} is not in the range of {limits}.")
+        return value
+
+    return check
+
+
+def timeout_option(default: float, what: str) -> Callable[[F], F]:
+    """Add ``--timeout``; ``what`` ends its help text: "Maximum time in seconds for …"."""
+    return click.option(
+        "--timeout",
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        callback=range_check(0, LONGEST_WAIT_S),
+        help=f"Maximum time in seconds for {what}.",
+    )
+
+
+INTERVAL: dict[str, Any] = {
+    "default": 5.0,
+    "show_default": True,
+    "metavar": "SECONDS",
+    "callback": range_check(MIN_INTERVAL_S),
+    "help": f"Polling interval in seconds (minimum {MIN_INTERVAL_S:g}).",
+}
+
+
+def interval_option(function: F) -> F:
+    """Add ``--interval``."""
+    return click.option("--interval", **INTERVAL)(function)

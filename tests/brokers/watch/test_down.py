@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from k2ktui.cli.main import cli
-from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce

@@ -11,7 +11,7 @@ import pytest
 from k2ktui.cli.drill import command
 from k2ktui.cli.drill.operator import TerminalOperator, print_drill, print_drills, read_phases
 from k2ktui.cli.drill.site import TerminalSiteOperator
-from k2ktui.cli.terminal.status_line import StatusLine
+from k2ktui.cli.terminal.notes import StatusLine
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
 from k2ktui.engine.drill.site import gather_site

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.cli.mm2 import publish as mm2_publish
-from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.mm2.publish import Published
 from tests.support.clusters.kafka import TIMEOUT
 from tests.support.commands.in_process import invoke
@@ -23,7 +23,7 @@ from tests.unit.config.files import MINIMAL
 # As in the commands: handlers for what ends them; then the terminal is closed.
 _COMMAND = """
 import os, signal
-from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.streams import ending_signals
 for number in ending_signals():
     signal.signal(number, lambda *_: os._exit(7))
 os.kill(os.getpid(), signal.SIGHUP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.cli.terminal.status_line import StatusLine, shown_progress
+from k2ktui.cli.terminal.notes import StatusLine, shown_progress
 from k2ktui.progress import long_step
 
 
