@@ -24,7 +24,7 @@ VARIABLE = "BENCH_TIMELINE"
 DAEMON = "bench.timeline_daemon"
 # Module to functions; those of a class as Class.method.
 STEPS: dict[str, tuple[str, ...]] = {
-    "k2ktui.cli.terminal.options": ("load_pipeline",),
+    "k2ktui.cli.terminal.files": ("load_pipeline",),
     "k2ktui.kafka.unreachable": ("await_open",),
     "k2ktui.starting": ("run_pipeline",),
     "k2ktui.runs": ("PipelineRun._start_spark",),

@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.mirrormaker_option import MIRRORMAKER_HELP, load_compared
-from k2ktui.cli.terminal.options import INTERVAL, choose_directory
+from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import choose_directory, load_flow_and_notes
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.errors import ConfigError, ExitCode, K2kError
+from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.console.session import Options, Session
     from k2ktui.fleet.files import PipelineFile
+    from k2ktui.mm2.mirror_flow import MirrorFlow
+    from k2ktui.sync.flow import Flow
     from k2ktui.watch.model import PipelinePair
 
+MIRRORMAKER_HELP = (
+    "File of a MirrorMaker 2 that copies the same topics, to compare re-reads: mm2.properties, a "
+    "Strimzi resource or a connector's JSON; FILE#A->B selects one flow."
+)
+mirrormaker_option = options.value("--mirrormaker", "FILE", MIRRORMAKER_HELP)
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
         ["-f", "--file", "files"],
@@ -48,7 +58,7 @@ OPTIONS: tuple[click.Option, ...] = (
         default=None,
         help="Mouse support (default: on, except over ssh, where the terminal selects text).",
     ),
-    click.Option(["--interval"], **INTERVAL),
+    click.Option(["--interval"], **options.INTERVAL),
 )
 
 
@@ -106,7 +116,6 @@ def _options(given: ConsoleArguments) -> Options:
 
 
 def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.terminal.options import load_flow_and_notes
     from k2ktui.config.load import SEVERAL_NAMES
     from k2ktui.console.session import Session
     from k2ktui.runtime.paths import no_state_note
@@ -193,3 +202,29 @@ def _pair_of(directory: Path, files: Sequence[PipelineFile]) -> PipelinePair:
     environments = (file.flow.config.environment for file in files if file.flow is not None)
     environment = next(filter(is_production, environments), "")
     return PipelinePair(directory.resolve().name, environment=environment)
+
+
+def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
+    """Load the MirrorMaker 2 flow that ``--mirrormaker`` names; None if it was not given.
+
+    Raises:
+        ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
+    """
+    from k2ktui.mm2.mirror_flow import load_mirror
+
+    if file is None:
+        return None
+    if flow.is_mirror:
+        raise ConfigError(
+            "--mirrormaker needs a pipeline file; for a MirrorMaker 2 flow, the "
+            "comparison is shown without it"
+        )
+    if not is_mirror_file(file):
+        raise ConfigError(
+            f"--mirrormaker: {safe_text(file)} is not a file of MirrorMaker 2",
+            hint="Give its mm2.properties, Strimzi resource or connector JSON; FILE#A->B selects "
+            "one flow.",
+        )
+    compared, notes = load_mirror(file)
+    print_notes(notes)
+    return compared

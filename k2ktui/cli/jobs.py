@@ -5,30 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from k2ktui.cli.accept import accept_clusters, accept_options
-from k2ktui.cli.terminal.jobs_text import columns, job_object, job_text, row_object
+from k2ktui.cli.check import check_text
+from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import allowed_to, load_flow, load_pipeline
 from k2ktui.cli.terminal.notes import print_note
-from k2ktui.cli.terminal.options import (
-    LONGEST_WAIT_S,
-    access_to,
-    json_option,
-    kept_file_option,
-    load_flow,
-    load_pipeline,
-    optional_file_option,
-    range_check,
-    unlock_option,
-)
-from k2ktui.cli.terminal.tables import note_pair, print_table, read_beside
+from k2ktui.cli.terminal.tables import note_pair, print_json, print_table, read_beside
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.access import Access, access, require
+from k2ktui.engine.access import Access, access
 from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import ConfigError, ExitCode, K2kError, Refused, TimedOut
@@ -36,55 +27,60 @@ from k2ktui.jobs import joblog, local_jobs, manager
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.manager import StopMode
-from k2ktui.jobs.run_rows import make_run_rows, recent_runs
+from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
+from k2ktui.present.columns import Column, pick
+from k2ktui.present.formatting import WORDS, moment
+from k2ktui.present.runs import run_columns
 from k2ktui.runtime.paths import no_state_note
 from k2ktui.runtime.spark_extra import require_pyspark
+from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.replication.preflight.checks import Check
 
+F = TypeVar("F", bound=Callable[..., Any])
 _FOLLOW_S = 0.3
-_NO_SYNC_JOB = "this host has no job of k2ktui sync for this pipeline"
 
-_force = click.option("--force", is_flag=True, help="Start even if a check fails.")
-_take_over = click.option(
-    "--take-over",
-    is_flag=True,
-    help="Start even if the pipeline runs elsewhere; the other run is fenced.",
+_force = options.flag("--force", "Start even if a check fails.")
+_take_over = options.flag(
+    "--take-over", "Start even if the pipeline runs elsewhere; the other run is fenced."
 )
-_sync = click.option(
-    "--sync", "is_sync", is_flag=True, help="The job of k2ktui sync, not the one that copies."
-)
-_wait = click.option(
+_wait = options.value(
     "--wait",
+    "SECONDS",
+    "Maximum wait in seconds for the copy to begin; the job keeps running afterwards.",
     default=manager.START_S,
     show_default=True,
-    metavar="SECONDS",
-    help="Maximum wait in seconds for the copy to begin; the job keeps running afterwards.",
 )
-_timeout = click.option(
-    "--timeout",
-    default=manager.STOP_S,
-    show_default=True,
-    metavar="SECONDS",
-    callback=range_check(0, LONGEST_WAIT_S),
-    help="Maximum wait in seconds until the job has stopped.",
+_timeout = options.seconds(
+    "--timeout", manager.STOP_S, "Maximum wait in seconds until the job has stopped."
 )
+
+
+def _kind_option(text: str) -> Callable[[F], F]:
+    return options.flag(
+        "--sync kind",
+        text,
+        callback=lambda _context, _parameter, given: RunKind.SYNC if given else RunKind.COPY,
+    )
+
+
+_sync = _kind_option("The job of k2ktui sync, not the one that copies.")
 
 
 @click.group(invoke_without_command=True, help="Run pipelines as detached jobs on this host.")
 @click.pass_context
-def command(ctx: click.Context) -> int:
+def jobs(ctx: click.Context) -> int:
     """List this host's jobs if no subcommand is given."""
     return int(ctx.invoke(list_)) if ctx.invoked_subcommand is None else ExitCode.OK
 
 
-@command.command("list", help="List this host's jobs; with -f also runs on other hosts.")
-@optional_file_option
-@json_option
+@jobs.command("list", help="List this host's jobs; with -f also runs on other hosts.")
+@options.optional_file
+@options.json
 def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print the jobs; without -f no cluster is contacted."""
-    jobs, name = local_jobs.list_jobs(), ""
+    local, name = local_jobs.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
         from k2ktui.jobs.runners import read_runners
@@ -93,42 +89,40 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
         pair = read_beside(config)
         own = {job_directory(config, kind).id for kind in RunKind}
         own |= {
-            job.place.id for job in jobs if job.record.files == local_jobs.absolute_paths(files)
+            job.place.id for job in local if job.record.files == local_jobs.absolute_paths(files)
         }
-        jobs = [job for job in jobs if job.place.id in own]
+        local = [job for job in local if job.place.id in own]
         heartbeats, name = read_runners(config), config.name
         note_pair(config, pair())
     now = time.time()
-    table = make_run_rows(jobs, heartbeats, name, now)
+    table = make_run_rows(local, heartbeats, name, now)
     _note_state()
     if as_json:
-        click.echo(json.dumps({"jobs": [row_object(row, now) for row in table]}))
+        print_json({"jobs": [row_object(row, now) for row in table]})
     else:
         print_table("Jobs", columns(now), recent_runs(table))
     return ExitCode.OK
 
 
-@command.command("start", help="Check and start the pipeline as a detached job.")
-@kept_file_option
-@click.option("--sync", "is_sync", is_flag=True, help="Run k2ktui sync instead of copying records.")
-@click.option(
+@jobs.command("start", help="Check and start the pipeline as a detached job.")
+@options.kept_file
+@_kind_option("Run k2ktui sync instead of copying records.")
+@options.choice(
     "--rewind",
-    type=click.Choice([str(policy) for policy in Rewind]),
-    help="With --sync, action where a group moved back on the source: never (keep the target's "
+    Rewind,
+    "With --sync, action where a group moved back on the source: never (keep the target's "
     "offset) or follow (commit the lower offset).  [default: never]",
 )
 @_force
 @_take_over
-@accept_options
-@unlock_option
+@options.accept
+@options.unlock
 @_wait
-@click.option(
-    "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."
-)
-@json_option
+@options.telemetry
+@options.json
 def start(
     files: tuple[str, ...],
-    is_sync: bool,
+    kind: RunKind,
     rewind: str | None,
     force: bool,
     take_over: bool,
@@ -140,48 +134,45 @@ def start(
     as_json: bool,
 ) -> int:
     """Start the job; return its exit code if it ends during the wait."""
-    from k2ktui.cli.jobs_checks import run_checks
-
-    if rewind and not is_sync:
+    if rewind and kind is RunKind.COPY:
         raise ConfigError(
             "--rewind needs --sync: copying does not commit for groups",
             unchanged="Nothing was started.",
         )
-    if accepted and is_sync:
+    if accepted and kind is RunKind.SYNC:
         raise ConfigError(
             "--accept-cluster is of the pipeline that copies, not of --sync",
             unchanged="Nothing was started.",
         )
-    config = load_flow(files).config if is_sync else load_pipeline(files)
-    allowed = access_to(config, unlock=unlock)
-    require(allowed, "starting a job")  # before the slow checks
-    if not is_sync:
-        require_pyspark("starting a job")
-    accept_clusters(config, accepted, allowed, yes=yes)
-    how = Rewind(rewind or Rewind.NEVER) if is_sync else None
-    checks = run_checks(config, _kind(is_sync), force=force, take_over=take_over)
+    config = _load(files, kind)
+    allowed = _allow(config, kind, "starting a job", unlock=unlock)  # before the slow checks
+    if accepted or yes:
+        from k2ktui.cli.offsets import accept_clusters
+
+        accept_clusters(config, accepted, allowed, yes=yes)
+    checks = run_checks(config, kind, force=force, take_over=take_over)
     job = manager.start_job(
         config,
         files,
         allowed,
         telemetry=telemetry,
-        rewind=how,
-        take_over=take_over and not is_sync,
+        rewind=Rewind(rewind or Rewind.NEVER) if kind is RunKind.SYNC else None,
+        take_over=take_over and kind is RunKind.COPY,
     )
     return _report_start(job, wait, checks, as_json)
 
 
-@command.command("stop", help="Stop the pipeline's job on this host.")
-@kept_file_option
+@jobs.command("stop", help="Stop the pipeline's job on this host.")
+@options.kept_file
 @_sync
 @_timeout
-@click.option("--now", is_flag=True, help="Stop without waiting for the current lap.")
-@click.option("--kill", is_flag=True, help="Kill the job; no record is lost or duplicated.")
-@unlock_option
-@json_option
+@options.flag("--now", "Stop without waiting for the current lap.")
+@options.flag("--kill", "Kill the job; no record is lost or duplicated.")
+@options.unlock
+@options.json
 def stop(
     files: tuple[str, ...],
-    is_sync: bool,
+    kind: RunKind,
     timeout: float,
     now: bool,
     kill: bool,
@@ -189,31 +180,36 @@ def stop(
     as_json: bool,
 ) -> int:
     """Stop the job; the exit code is 4 if it has not ended in time."""
-    job = _find_job(files, _kind(is_sync))
+    job = _find_job(files, kind)
+    record = job.record
+    allowed = access(configured=record.read_only, environment=record.environment, unlocked=unlock)
     how = StopMode.KILL if kill else StopMode.NOW if now else StopMode.GRACEFULLY
-    ended = manager.stop_job(job, _access_of(job, unlock), how, timeout)
+    ended = manager.stop_job(job, allowed, how, timeout)
     if ended.alive:
         raise TimedOut(
             f"the job (pid {ended.record.pid}) is still running after {timeout:g} s",
             unchanged="It has received the stop signal and ends after the current lap.",
             hint="Wait, or repeat with --now or --kill; neither loses or duplicates a record.",
         )
-    _show(ended, as_json)
+    if as_json:
+        print_json({"pipeline": record.pipeline, "job": job_object(ended)})
+    else:
+        click.echo(job_text(ended))
     return ExitCode.OK
 
 
-@command.command("restart", help="Check, stop and start the pipeline's job on this host.")
-@kept_file_option
+@jobs.command("restart", help="Check, stop and start the pipeline's job on this host.")
+@options.kept_file
 @_sync
 @_force
 @_take_over
-@unlock_option
+@options.unlock
 @_timeout
 @_wait
-@json_option
+@options.json
 def restart(
     files: tuple[str, ...],
-    is_sync: bool,
+    kind: RunKind,
     force: bool,
     take_over: bool,
     unlock: bool,
@@ -222,35 +218,27 @@ def restart(
     as_json: bool,
 ) -> int:
     """Restart the job; it is not stopped if the checks fail."""
-    from k2ktui.cli.jobs_checks import run_checks
-
-    kind = _kind(is_sync)
-    config = load_flow(files).config if is_sync else load_pipeline(files)
+    config = _load(files, kind)
     job = local_jobs.find_job(files, lambda: config, kind)
     if job is None:
         raise _no_job_error(kind)
-    allowed = access_to(config, unlock=unlock)
-    require(allowed, "restarting a job")
-    if not is_sync:
-        require_pyspark("restarting a job")
+    allowed = _allow(config, kind, "restarting a job", unlock=unlock)
     checks = run_checks(config, kind, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout, take_over=take_over)
     return _report_start(begun, wait, checks, as_json)
 
 
-@command.command("log", help="Show the log of the pipeline's job on this host.")
-@kept_file_option
+@jobs.command("log", help="Show the log of the pipeline's job on this host.")
+@options.kept_file
 @_sync
-@click.option(
-    "-n", "--lines", default=50, show_default=True, metavar="N", help="Number of lines to show."
-)
-@click.option("-F", "--follow", is_flag=True, help="Follow the log until interrupted.")
-@json_option
+@options.value("-n --lines", "N", "Number of lines to show.", default=50, show_default=True)
+@options.flag("-F --follow", "Follow the log until interrupted.")
+@options.json
 def print_log(
-    files: tuple[str, ...], is_sync: bool, lines: int, follow: bool, as_json: bool
+    files: tuple[str, ...], kind: RunKind, lines: int, follow: bool, as_json: bool
 ) -> int:
     """Print the last lines of the log; with --json as stored."""
-    follower = joblog.Follower(_find_job(files, _kind(is_sync)).place, lines)
+    follower = joblog.Follower(_find_job(files, kind).place, lines)
     entries = follower.before
     while True:
         for entry in entries:
@@ -263,10 +251,10 @@ def print_log(
         entries = follower.read()
 
 
-@command.command("run", hidden=True)
+@jobs.command("run", hidden=True)
 @click.option("--place", required=True)
 @click.option("--lock", required=True, type=int)
-def run(place: str, lock: int) -> int:
+def run_(place: str, lock: int) -> int:
     """Run a job (internal)."""
     from k2ktui.jobs.job_process import JobProcess
 
@@ -283,8 +271,15 @@ def _note_state() -> None:
         print_note(note)
 
 
-def _kind(is_sync: bool) -> RunKind:
-    return RunKind.SYNC if is_sync else RunKind.COPY
+def _load(files: tuple[str, ...], kind: RunKind) -> PipelineConfig:
+    return load_pipeline(files) if kind is RunKind.COPY else load_flow(files).config
+
+
+def _allow(config: PipelineConfig, kind: RunKind, action: str, *, unlock: bool) -> Access:
+    allowed = allowed_to(config, action, unlock=unlock)
+    if kind is RunKind.COPY:
+        require_pyspark(action)
+    return allowed
 
 
 def _report_start(job: Job, wait: float, checks: Sequence[Check], as_json: bool) -> int:
@@ -295,12 +290,12 @@ def _report_start(job: Job, wait: float, checks: Sequence[Check], as_json: bool)
     if as_json:
         rows = [asdict(check) for check in checks]
         shown = {"pipeline": now.record.pipeline, "checks": rows, "job": job_object(now)}
-        click.echo(json.dumps(shown))
+        print_json(shown)
     else:
         click.echo(job_text(now))
-    if now.alive or not now.code:
-        return ExitCode.OK if now.alive or now.code == 0 else ExitCode.FINDINGS
-    return now.code
+    if now.alive or now.code == 0:
+        return ExitCode.OK
+    return now.code or ExitCode.FINDINGS
 
 
 def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
@@ -318,24 +313,20 @@ def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
     job = local_jobs.find_job(files, config, kind)
     if job is not None:
         return job
-    _note_state()
-    raise _no_job_error(kind, _elsewhere(loaded[0], kind))
-
-
-def _elsewhere(config: PipelineConfig, kind: RunKind) -> str:
     from k2ktui.jobs.runners import alive_elsewhere, describe_runner, read_runners
 
-    try:
-        alive = alive_elsewhere(read_runners(config), None, time.time(), kind)
-    except K2kError:
-        return ""
-    return "; ".join(describe_runner(runner, time.time()) for runner in alive)
+    _note_state()
+    elsewhere = ""
+    with suppress(K2kError):
+        alive = alive_elsewhere(read_runners(loaded[0]), None, time.time(), kind)
+        elsewhere = "; ".join(describe_runner(runner, time.time()) for runner in alive)
+    raise _no_job_error(kind, elsewhere)
 
 
 def _no_job_error(kind: RunKind, elsewhere: str = "") -> Refused:
     sync = kind is RunKind.SYNC
     return Refused(
-        (_NO_SYNC_JOB if sync else "this host has no job of this pipeline")
+        f"this host has no job of {'k2ktui sync for ' if sync else ''}this pipeline"
         + (f"; it is running {elsewhere}" if elsewhere else ""),
         unchanged="Nothing was changed.",
         hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start"
@@ -343,14 +334,78 @@ def _no_job_error(kind: RunKind, elsewhere: str = "") -> Refused:
     )
 
 
-def _access_of(job: Job, unlock: bool) -> Access:
+def run_checks(
+    config: PipelineConfig,
+    kind: RunKind,
+    *,
+    force: bool,
+    take_over: bool,
+    restart: bool = False,
+) -> list[Check]:
+    """Run the checks and print each one as it completes.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster is unreachable.
+        Refused: another check failed that no given option overrides.
+    """
+    from k2ktui.jobs.checks import NAME, start_checks
+    from k2ktui.replication.preflight.checks import CheckOutcome, error_of
+
+    checks = []
+    for check in start_checks(config, restart=restart, kind=kind):
+        click.echo(check_text(check), err=True)
+        checks.append(check)
+    failed = [check for check in checks if check.outcome is CheckOutcome.FAIL]
+    left = [
+        check for check in failed if check.fatal or not (take_over if check.name == NAME else force)
+    ]
+    if left:
+        hard = any(check.fatal for check in left)
+        raise error_of(left)(
+            f"not started: {', '.join(check.name for check in left)} failed",
+            unchanged="Nothing was started or stopped.",
+            hint=""
+            if hard
+            else "Correct what failed, or repeat with --force (--take-over if it runs elsewhere).",
+        )
+    return checks
+
+
+def job_text(job: Job) -> str:
+    """Return the state of a job as a few lines of text."""
     record = job.record
-    return access(configured=record.read_only, environment=record.environment, unlocked=unlock)
+    first = f"{safe_text(record.pipeline)}: {job.state}"
+    if job.alive:
+        first += f", pid {record.pid}, since {moment(record.started_at)}"
+    elif job.code is not None:
+        first += f", exit code {job.code}"
+    log = f"  log: {safe_text(job.place.log)}"
+    return "\n".join([first, *([f"  {job.why}"] if job.why else []), log])
 
 
-def _show(job: Job, as_json: bool) -> None:
-    if as_json:
-        shown = {"pipeline": job.record.pipeline, "job": job_object(job)}
-        click.echo(json.dumps(shown))
-    else:
-        click.echo(job_text(job))
+def job_object(job: Job) -> dict[str, Any]:
+    """Return a job as ``--json`` prints it."""
+    return {
+        **asdict(job.record),
+        "id": job.place.id,
+        "state": str(job.state),
+        "reason": job.why,
+        "log": str(job.place.log),
+    }
+
+
+def row_object(row: RunRow, now: float) -> dict[str, Any]:
+    """Return a run as ``--json`` prints it; the heartbeat age is in seconds."""
+    value = {name: getattr(row, name) for name in RunRow.__dataclass_fields__ if name != "job"}
+    value["heartbeat_age_s"] = None if row.heartbeat_at is None else now - row.heartbeat_at
+    value["job"] = job_object(row.job) if row.job else None
+    return value
+
+
+def columns(now: float) -> tuple[Column[RunRow], ...]:
+    """Return the columns of the run table; ``now`` is epoch seconds."""
+    return pick(
+        run_columns(WORDS, lambda: now),
+        *("pipeline", "kind", "state", "host", "user", "pid", "since", "beat", "term", "lap"),
+        *("lag", "slots", "version", "error"),
+    )

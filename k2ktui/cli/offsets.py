@@ -1,98 +1,79 @@
-"""``k2ktui offsets show|set|clear|recover|acknowledge``: replicated positions on the target."""
+"""``k2ktui offsets``, ``hold`` and ``release``: where a pipeline copies, and what it does not."""
 
 from __future__ import annotations
 
-import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.terminal.changes import ChangeFlags, change_options
-from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.changes import Change, ChangeFlags, change_options, run_change
+from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import allowed_to, load_pipeline
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import (
-    access_to,
-    file_option,
-    json_option,
-    load_pipeline,
-)
-from k2ktui.cli.terminal.positions import (
-    MOVES,
-    ROWS,
-    acknowledged_object,
-    change_object,
-    row_object,
-    runner_object,
-)
-from k2ktui.cli.terminal.tables import note_pair, output, print_table
+from k2ktui.cli.terminal.tables import note_pair, print_json, print_table
 from k2ktui.config.scalars import parse_instant
-from k2ktui.engine.access import require
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state
-from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.engine.moves.positions import MoveEffect
 from k2ktui.engine.name_pattern import pattern_of
+from k2ktui.engine.records.hold import Hold, HoldKey
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.present.formatting import moment
-from k2ktui.present.positions import sum_moves
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, moment, number
+from k2ktui.present.positions import move_columns, sum_moves
 from k2ktui.sync.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
+    from k2ktui.engine.access import Access
+    from k2ktui.engine.deleted_logs import DeletedLog
+    from k2ktui.sync.holds import HoldChange
+    from k2ktui.sync.moves.acknowledge import Acknowledgment
     from k2ktui.sync.moves.position_writer import PositionWriteResult
-    from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
+    from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner, PositionRow
 
 _UNCHANGED = "Nothing was changed."
-_MARKS = ("earliest", "latest")
+_NOT_DONE = "Nothing was changed (--dry-run)."
+MOVES = move_columns(WORDS)
 
 
-@click.group(name="offsets", help="Show, set, clear and recover a pipeline's source positions.")
-def command() -> None:
+@click.group(help="Show, set, clear and recover a pipeline's source positions.")
+def offsets() -> None:
     """Show and change positions on the target; the source is only read."""
 
 
-def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    topic = click.option(
-        "--topic", metavar="REGEX", help="Source topics to include; the whole name must match."
-    )
-    return change_options(topic(function))
-
-
-@command.command(name="show", help="Show each partition's position and log bounds.")
-@file_option
-@json_option
+@offsets.command(help="Show each partition's position and log bounds.")
+@options.reading
 def show(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
     from k2ktui.sync.moves.positions import PositionPlanner
 
     config = load_pipeline(files)
-    positions = PositionPlanner(config)
-    try:
-        rows = positions.rows()
-        state, unread = positions.state()
-    finally:
-        positions.close()
-    notes = [note for note in (positions.source_down, unread) if note]
+    with closing(PositionPlanner(config)) as planner:
+        rows = planner.rows()
+        state, unread = planner.state()
+    notes = [note for note in (planner.source_down, unread) if note]
     pair = PairState(unread=unread) if unread else find_pair_state(state.drills.values())
     if not unread:
         note_pair(config, pair)
     print_notes(notes)
     now = time.time()
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "pipeline": config.name,
-                    "taken_at": now,
-                    "pair_state": pair.as_json(),
-                    "notes": notes,
-                    "runners": [runner_object(r, now) for r in state.runners],
-                    "partitions": [row_object(row) for row in rows],
-                }
-            )
-        )
+        shown = {
+            "pipeline": config.name,
+            "taken_at": now,
+            "pair_state": pair.as_json(),
+            "notes": notes,
+            "runners": [_runner_object(runner, now) for runner in state.runners],
+            "partitions": [_row_object(row) for row in rows],
+        }
+        print_json(shown)
         return
     print_table(f"Positions of {safe_text(config.name)} at {moment(now)}", ROWS, rows)
     for runner in state.runners:
@@ -100,16 +81,15 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{runner.state} on {safe_text(runner.host)}, pid {runner.pid}", err=True)
 
 
-@command.command(
-    name="set",
-    help="Set the positions given, or all with --to. Stop the pipeline first.",
+@offsets.command(
+    name="set", help="Set the positions given, or all with --to. Stop the pipeline first."
 )
-@_change_options
-@click.option(
+@change_options
+@options.topic
+@options.value(
     "--to",
-    "to",
-    metavar="WHERE",
-    help="Position for all partitions: earliest, latest, an ISO-8601 time or epoch milliseconds.",
+    "WHERE",
+    "Position for all partitions: earliest, latest, an ISO-8601 time or epoch milliseconds.",
 )
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def set_(
@@ -130,42 +110,57 @@ def set_(
         raise ConfigError(
             "--topic needs --to and cannot be combined with single positions", unchanged=_UNCHANGED
         )
-    wanted = parse_positions(positions)
+    given = parse_positions(positions)
     matches = pattern_of("--topic", topic)
-    kind, at_ms = _place(to or "latest")
-    return _run(
-        files,
-        lambda known: known.plan_set(wanted) if wanted else known.plan_to(matches, kind, at_ms),
-        flags,
-    )
+    place: str = to or "latest"
+    at_ms: int | None = None
+    if place not in ("earliest", "latest"):
+        try:
+            place, at_ms = "timestamp", parse_instant(place)
+        except ValueError as error:
+            raise ConfigError(
+                f"--to: expected earliest, latest, {safe_text(error)}; found {safe_text(to)}",
+                unchanged=_UNCHANGED,
+            ) from error
+
+    def plan(planner: PositionPlanner) -> PositionPlan:
+        return planner.plan_set(given) if given else planner.plan_to(matches, place, at_ms)
+
+    return _move(files, plan, flags)
 
 
-@command.command(
-    name="clear",
-    help="Remove positions; the partitions then start as new ones. Stop the pipeline first.",
+@offsets.command(
+    help="Remove positions; the partitions then start as new ones. Stop the pipeline first."
 )
-@_change_options
+@change_options
+@options.topic
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
 def clear(
-    files: tuple[str, ...],
-    partitions: tuple[str, ...],
-    topic: str | None,
-    flags: ChangeFlags,
+    files: tuple[str, ...], partitions: tuple[str, ...], topic: str | None, flags: ChangeFlags
 ) -> int:
     """Plan the removal, show it, ask for confirmation and apply it."""
     is_chosen = _chooser(partitions, topic)
-    chosen = parse_partitions(partitions)
 
-    def plan(known: PositionPlanner) -> PositionPlan:
-        change = known.plan_clear(is_chosen)
-        _require_all_found(chosen, change)
+    def plan(planner: PositionPlanner) -> PositionPlan:
+        change = planner.plan_clear(is_chosen)
+        existing = {(move.source.topic, move.source.partition) for move in change.moves}
+        topics = {(topic, None) for topic, _ in existing}
+        missing = sorted(
+            name if partition is None else f"{name}:{partition}"
+            for name, partition in parse_partitions(partitions) - existing - topics
+        )
+        if missing:
+            raise ConfigError(
+                f"no position exists for: {', '.join(map(safe_text, missing))}",
+                unchanged=_UNCHANGED,
+                hint="List the positions with k2ktui offsets show -f FILE.",
+            )
         return change
 
-    return _run(files, plan, flags)
+    return _move(files, plan, flags)
 
 
-@command.command(
-    name="recover",
+@offsets.command(
     help="Rebuild positions that the commit topic has lost, from mappings and both logs. Stop the "
     "pipeline first. Partitions whose position cannot be proven stay stopped.",
 )
@@ -174,61 +169,10 @@ def recover(files: tuple[str, ...], flags: ChangeFlags) -> int:
     """Plan the positions, show them, ask for confirmation, fence every run and write."""
     from k2ktui.sync.recovery import plan_to_recover
 
-    return _run(files, lambda known: plan_to_recover(known.config), flags)
+    return _move(files, lambda planner: plan_to_recover(planner.config), flags)
 
 
-@command.command(
-    name="acknowledge",
-    help="Acknowledge topics that were deleted on the source before all records were copied. "
-    "The pipeline may run.",
-)
-@_change_options
-@click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
-def acknowledge(
-    files: tuple[str, ...],
-    partitions: tuple[str, ...],
-    topic: str | None,
-    flags: ChangeFlags,
-) -> int:
-    """Show what was not copied, ask for confirmation and record the acknowledgment."""
-    from k2ktui.sync.moves.acknowledge import Acknowledgment, find_unacknowledged
-    from k2ktui.sync.moves.acknowledge import acknowledge as record
-    from k2ktui.sync.moves.positions import PositionPlanner
-
-    is_chosen = _chooser(partitions, topic)
-    config = load_pipeline(files)
-    known = PositionPlanner(config)
-    done = Acknowledgment()
-    try:
-        logs = find_unacknowledged(known, is_chosen)
-        for log in logs if flags.shows_plan else ():
-            click.echo(
-                f"{safe_text(log.topic)}-{log.partition}: copied up to offset {log.offset:,}, "
-                f"ended at offset {log.end:,}: {counted(log.lost, 'offset')} not copied",
-                err=flags.as_json,
-            )
-        if logs and not flags.dry_run:
-            may = access_to(config, unlock=flags.unlock)
-            require(may, "acknowledging a deleted topic")
-            what = f"acknowledge {counted(len(logs), 'partition')} of deleted topics"
-            confirm(config.name, what, yes=flags.yes)
-            done = record(config, known, logs, may)
-    finally:
-        known.close()
-    if flags.as_json:
-        click.echo(json.dumps(acknowledged_object(config.name, logs, done)))
-    elif not logs:
-        click.echo("Nothing to acknowledge.", err=True)
-    elif flags.dry_run:
-        click.echo("Nothing was changed (--dry-run).", err=True)
-    else:
-        entry = f", journal entry {done.entry}" if done.entry else ""
-        click.echo(f"{counted(len(done.logs), 'partition')} acknowledged{entry}")
-    print_notes(done.notes)
-    return ExitCode.OK
-
-
-def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[SourcePartition], bool]:
+def _chooser(partitions: Sequence[str], topic: str | None) -> Callable[[SourcePartition], bool]:
     """Return which partitions the arguments or ``--topic`` choose; at least one must be given."""
     if not partitions and topic is None:
         raise ConfigError(
@@ -246,55 +190,113 @@ def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[Source
     return is_chosen
 
 
-def _run(
+def _move(
     files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: ChangeFlags
 ) -> int:
+    """Change positions; findings if an operator has to choose some that were not recovered."""
     from k2ktui.sync.moves.position_writer import refuse_bad
     from k2ktui.sync.moves.positions import PositionPlanner
     from k2ktui.sync.recovery import RecoveryWriter
 
-    config = load_pipeline(files)
-    known = PositionPlanner(config)
-    try:
-        change = plan(known)
-        show_change(change, flags)
+    def allow() -> Access:
+        return allowed_to(config, "changing positions", unlock=flags.unlock)
+
+    def require_stopped() -> None:
+        allow()
+        writer.require_stopped(change)
+
+    def check() -> None:
+        note_moves(change)
         refuse_bad(change)
-        if flags.dry_run or not change.changes:
-            _print_result(change, None, flags)
-            return _exit_code(change)
-        may = access_to(config, unlock=flags.unlock)
-        require(may, "changing positions")
-        mover = RecoveryWriter(config, known)
-        mover.require_stopped(change)
-        verb = change.operation.removeprefix("offsets ")
-        confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
-        moved = mover.apply(change, may)
-    finally:
-        known.close()
-    _print_result(change, moved, flags)
-    return _exit_code(change)
+
+    def report(moved: PositionWriteResult) -> None:
+        done = "written" if any(move.after for move in change.changes) else "removed"
+        click.echo(f"{count} {done}, term {moved.term}{_entry(moved.entry)}")
+
+    def finish(moved: PositionWriteResult | None) -> int:
+        print_notes(moved.notes if moved else ())
+        return ExitCode.FINDINGS if _count_stopped(change) else ExitCode.OK
+
+    config = load_pipeline(files)
+    with closing(PositionPlanner(config)) as planner:
+        change = plan(planner)
+        writer, count = RecoveryWriter(config, planner), counted(len(change.changes), "position")
+        declared: Change[PositionWriteResult] = Change(
+            config.name,
+            f"{change.operation.removeprefix('offsets ')} {count}" if change.changes else "",
+            show=lambda: show_moves(change),
+            check=check,
+            allow=require_stopped,
+            apply=lambda: writer.apply(change, allow()),
+            report=report,
+            as_json=lambda moved: moves_object(change, moved),
+            finish=finish,
+            not_done=_NOT_DONE,
+        )
+        return run_change(declared, flags)
 
 
-def _exit_code(change: PositionPlan) -> int:
-    """Return FINDINGS if an operator has to choose positions that could not be recovered."""
-    is_partial = any(move.effect is MoveEffect.STOP for move in change.moves)
-    return ExitCode.FINDINGS if is_partial else ExitCode.OK
+def accept_clusters(
+    config: PipelineConfig, ids: tuple[str, ...], allowed: Access, *, yes: bool
+) -> None:
+    """Plan the acceptance of clusters that were restored from a backup, and record it if confirmed.
+
+    Raises:
+        ConfigError: ``--yes`` without ids.
+        Refused: no cluster was restored under these ids, the pipeline runs, or not confirmed.
+        PartlyApplied, ConnectionFailed, TimedOut: as for ``PositionWriter.apply``.
+    """
+    from k2ktui.sync.cluster_acceptance import plan_to_accept
+    from k2ktui.sync.moves.position_writer import PositionWriter
+    from k2ktui.sync.moves.positions import PositionPlanner
+
+    if not ids:
+        raise ConfigError(
+            "--yes confirms --accept-cluster, which is not given", unchanged="Nothing was started."
+        )
+    with closing(PositionPlanner(config)) as planner, redirect_stdout(sys.stderr):
+        writer = PositionWriter(config, planner)
+        writer.refuse_running()
+        change = plan_to_accept(config, ids)
+        accepted = ", ".join(
+            f"the {side} cluster {safe_text(now)} in place of {safe_text(former)}"
+            for side, former, now in change.recorded.find_changed(change.accepted)
+        )
+        stopped = _count_stopped(change)
+        effect = f"accept {accepted} ({counted(len(change.moves) - stopped, 'partition')})"
+        effect += f" and stop {counted(stopped, 'partition')}" if stopped else ""
+        title = f"{change.operation}: {safe_text(config.name)}"
+
+        def report(done: PositionWriteResult) -> None:
+            click.echo(f"done: {effect}, term {done.term}{_entry(done.entry)}")
+            print_notes(done.notes)
+
+        declared: Change[PositionWriteResult] = Change(
+            config.name,
+            effect,
+            show=lambda: print_table(title, MOVES, change.moves),
+            apply=lambda: writer.apply(change, allowed),
+            report=report,
+            as_json=lambda moved: moves_object(change, moved),
+        )
+        run_change(declared, ChangeFlags(yes=yes))
 
 
-def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
-    """Print a plan for positions and its notes."""
-    if flags.shows_plan:
-        name = safe_text(change.pipeline)
-        console = output(stderr=flags.as_json)
-        print_table(f"{change.operation} of {name}", MOVES, change.moves, console)
+def show_moves(change: PositionPlan) -> None:
+    """Print a plan for positions."""
+    print_table(f"{change.operation} of {safe_text(change.pipeline)}", MOVES, change.moves)
+
+
+def note_moves(change: PositionPlan) -> None:
+    """Print the notes on a plan for positions, and what it costs."""
     print_notes(change.notes)
-    if stopped := sum(move.effect is MoveEffect.STOP for move in change.moves):
+    again, left_out = sum_moves(change.moves)
+    if stopped := _count_stopped(change):
         click.echo(
             f"Not proven: {counted(stopped, 'position')}. These partitions stay stopped until "
             "k2ktui offsets set or clear.",
             err=True,
         )
-    again, left_out = sum_moves(change.moves)
     if again:
         click.echo(
             f"Copied again: up to {counted(again, 'record')}; they become duplicates unless "
@@ -307,45 +309,277 @@ def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
         )
 
 
-def _print_result(
-    change: PositionPlan, moved: PositionWriteResult | None, flags: ChangeFlags
-) -> None:
-    if flags.as_json:
-        click.echo(json.dumps(change_object(change, moved)))
-    elif not change.changes:
-        click.echo("Nothing to change.", err=True)
-    elif moved is None:
-        click.echo("Nothing was changed (--dry-run).", err=True)
-    else:
-        entry = f", journal entry {moved.entry}" if moved.entry else ""
-        done = "written" if any(move.after for move in change.changes) else "removed"
-        count = counted(len(change.changes), "position")
-        click.echo(f"{count} {done}, term {moved.term}{entry}")
-    print_notes(moved.notes if moved else ())
+def _count_stopped(change: PositionPlan) -> int:
+    return sum(move.effect is MoveEffect.STOP for move in change.moves)
 
 
-def _require_all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:
-    existing = {(m.source.topic, m.source.partition) for m in change.moves}
-    there_too = {(topic, None) for topic, _ in existing}
-    missing = sorted(
-        topic if partition is None else f"{topic}:{partition}"
-        for topic, partition in chosen - existing - there_too
-    )
-    if missing:
-        raise ConfigError(
-            f"no position exists for: {', '.join(safe_text(name) for name in missing)}",
-            unchanged=_UNCHANGED,
-            hint="List the positions with k2ktui offsets show -f FILE.",
+def _entry(entry: str) -> str:
+    return f", journal entry {entry}" if entry else ""
+
+
+@offsets.command(
+    help="Acknowledge topics that were deleted on the source before all records were copied. "
+    "The pipeline may run.",
+)
+@change_options
+@options.topic
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
+def acknowledge(
+    files: tuple[str, ...], partitions: tuple[str, ...], topic: str | None, flags: ChangeFlags
+) -> int:
+    """Show what was not copied, ask for confirmation and record the acknowledgment."""
+    from k2ktui.sync.moves.acknowledge import acknowledge as record
+    from k2ktui.sync.moves.acknowledge import find_unacknowledged
+    from k2ktui.sync.moves.positions import PositionPlanner
+
+    def allow() -> Access:
+        return allowed_to(config, "acknowledging a deleted topic", unlock=flags.unlock)
+
+    def show() -> None:
+        for log in logs:
+            click.echo(
+                f"{safe_text(log.topic)}-{log.partition}: copied up to offset {log.offset:,}, "
+                f"ended at offset {log.end:,}: {counted(log.lost, 'offset')} not copied"
+            )
+
+    def report(done: Acknowledgment) -> None:
+        click.echo(f"{counted(len(done.logs), 'partition')} acknowledged{_entry(done.entry)}")
+
+    def finish(done: Acknowledgment | None) -> int:
+        print_notes(done.notes if done else ())
+        return ExitCode.OK
+
+    is_chosen = _chooser(partitions, topic)
+    config = load_pipeline(files)
+    with closing(PositionPlanner(config)) as planner:
+        logs = find_unacknowledged(planner, is_chosen)
+        count = counted(len(logs), "partition")
+        declared: Change[Acknowledgment] = Change(
+            config.name,
+            f"acknowledge {count} of deleted topics" if logs else "",
+            show=show,
+            allow=allow,
+            apply=lambda: record(config, planner, logs, allow()),
+            report=report,
+            as_json=lambda done: acknowledged_object(config.name, logs, done),
+            finish=finish,
+            nothing="Nothing to acknowledge.",
+            not_done=_NOT_DONE,
         )
+        return run_change(declared, flags)
 
 
-def _place(text: str) -> tuple[str, int | None]:
-    if text in _MARKS:
-        return text, None
-    try:
-        return "timestamp", parse_instant(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"--to: expected earliest, latest, {safe_text(error)}; found {safe_text(text)}",
-            unchanged=_UNCHANGED,
-        ) from error
+_why_option = options.value("--why", "TEXT", "Reason, for the journal and the views.", default="")
+
+
+@click.command(
+    help="Stop copying topics or partitions until k2ktui release; their positions stay. "
+    "The pipeline may run. Without names, list what is held.",
+)
+@change_options
+@_why_option
+@click.argument("names", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
+def hold(files: tuple[str, ...], names: tuple[str, ...], why: str, flags: ChangeFlags) -> int:
+    """Show what is held, ask for confirmation and write it; or list what is held now."""
+    from k2ktui.sync.holds import plan_hold, read_holds
+
+    config, keys = load_pipeline(files), _hold_keys(names)
+    if keys:
+        return _change_holds(config, plan_hold(config, keys, why), flags)
+    holds = read_holds(config)
+    if flags.as_json:
+        rows = [_hold_object(hold) for hold in holds.all]
+        print_json({"pipeline": config.name, "holds": rows})
+        return ExitCode.OK
+    for one in holds.all:
+        click.echo(f"{safe_text(one.key.name)}: {safe_text(one.describe())}")
+    if not holds:
+        click.echo("Nothing is held.", err=True)
+    return ExitCode.OK
+
+
+@click.command(
+    help="Copy held topics or partitions again, from where they were held. Needs the target only.",
+)
+@change_options
+@_why_option
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITION]...")
+def release(files: tuple[str, ...], names: tuple[str, ...], why: str, flags: ChangeFlags) -> int:
+    """Show what is released, ask for confirmation and remove the holds."""
+    from k2ktui.sync.holds import plan_release
+
+    config = load_pipeline(files)
+    return _change_holds(config, plan_release(config, _hold_keys(names), why), flags)
+
+
+def _hold_keys(words: tuple[str, ...]) -> list[HoldKey]:
+    return [HoldKey(topic, partition) for topic, partition in parse_partitions(words)]
+
+
+def _change_holds(config: PipelineConfig, change: HoldChange, flags: ChangeFlags) -> int:
+    from k2ktui.present.holds import change_text
+    from k2ktui.sync.holds import write_change
+
+    def allow() -> Access:
+        action = "holding a topic" if change.is_hold else "releasing a topic"
+        return allowed_to(config, action, unlock=flags.unlock)
+
+    def show() -> None:
+        for one in change.holds:
+            click.echo(f"{change.operation} {change_text(one, change)}")
+
+    def report(done: HoldChange) -> None:
+        names = ", ".join(safe_text(one.key.name) for one in done.holds)
+        verb = "held" if done.is_hold else "released"
+        click.echo(f"{names}: {verb}, journal entry {done.entry}")
+
+    count = len(change.holds)
+    what = "1 topic or partition" if count == 1 else f"{count:,} topics or partitions"
+    declared: Change[HoldChange] = Change(
+        config.name,
+        f"{change.operation} {what}" if change.holds else "",
+        show=show,
+        check=lambda: print_notes(change.notes),
+        allow=allow,
+        apply=lambda: write_change(config, change, allow()),
+        report=report,
+        as_json=lambda done: holds_object(config.name, done or change),
+        nothing=f"Nothing to {change.operation}.",
+        not_done=_NOT_DONE,
+    )
+    return run_change(declared, flags)
+
+
+def _runner_object(runner: Runner, now: float) -> dict[str, Any]:
+    """Return a runner as ``--json`` prints it; times are epoch seconds."""
+    return {
+        "host": runner.host,
+        "pid": runner.pid,
+        "user": runner.user,
+        "state": str(runner.standing(int(now * 1000))),
+        "started_at": runner.started_ms / 1000,
+        "heartbeat_at": runner.last_ms / 1000,
+        "last_error": runner.last_error,
+    }
+
+
+def _row_object(row: PositionRow) -> dict[str, Any]:
+    """Return a position as ``--json`` prints it; null is unknown or none."""
+    position, log = row.position, row.log
+    return {
+        "topic": row.source.topic,
+        "partition": row.source.partition,
+        "position": position.offset if position else None,
+        "start": position.start if position else None,
+        "term": position.term if position else None,
+        "since_term": position.since if position else None,
+        "slot": position.slot if position else None,
+        "source_start": log.start if log else None,
+        "source_end": log.end if log else None,
+        "lag_records": row.lag,
+        "target_topic": row.target_topic,
+        "target_partition": row.target_partition,
+        "gaps": [[g.first, g.end, g.reason] for g in position.gaps] if position else [],
+        "written_at": position.at_ms / 1000 if position else None,
+    }
+
+
+def moves_object(change: PositionPlan, moved: PositionWriteResult | None) -> dict[str, Any]:
+    """Return a plan and its result as ``--json`` prints them; ``moved`` None: not applied."""
+    return {
+        "pipeline": change.pipeline,
+        "operation": change.operation,
+        "applied": moved is not None,
+        "term": moved.term if moved else None,
+        "id": (moved.entry if moved else "") or None,
+        "notes": [*change.notes, *(moved.notes if moved else ())],
+        "moves": [
+            {
+                "topic": move.source.topic,
+                "partition": move.source.partition,
+                "position": move.before.offset if move.before else None,
+                "new": move.offset,
+                "effect": str(move.effect),
+                "again": move.again,
+                "left_out": move.left_out,
+                "reason": move.why,
+            }
+            for move in change.moves
+        ],
+    }
+
+
+def acknowledged_object(
+    pipeline: str, logs: Iterable[DeletedLog], done: Acknowledgment | None
+) -> dict[str, Any]:
+    """Return deleted logs and what was acknowledged of them as ``--json`` prints it."""
+    return {
+        "pipeline": pipeline,
+        "operation": "offsets acknowledge",
+        "applied": bool(done and done.logs),
+        "id": (done.entry if done else "") or None,
+        "notes": list(done.notes if done else ()),
+        "partitions": [
+            {
+                "topic": log.topic,
+                "partition": log.partition,
+                "position": log.offset,
+                "last_known_end": log.end,
+                "lost": log.lost,
+            }
+            for log in logs
+        ],
+    }
+
+
+def holds_object(pipeline: str, change: HoldChange) -> dict[str, Any]:
+    """Return a change of holds as ``--json`` prints it."""
+    return {
+        "pipeline": pipeline,
+        "operation": change.operation,
+        "applied": bool(change.entry),
+        "id": change.entry or None,
+        "notes": list(change.notes),
+        "holds": [
+            {
+                **_hold_object(one),
+                "positions": [
+                    [at.partition, position.offset]
+                    for at, position in change.positions
+                    if one.key.covers(at)
+                ],
+            }
+            for one in change.holds
+        ],
+    }
+
+
+def _hold_object(hold: Hold) -> dict[str, Any]:
+    """Return a hold as ``--json`` prints it; the partition of a whole topic is null."""
+    return {
+        "topic": hold.topic,
+        "partition": hold.partition,
+        "who": hold.who,
+        "held_at": hold.at_ms / 1000,
+        "reason": hold.why,
+    }
+
+
+def _target(row: PositionRow) -> str:
+    partition = "*" if row.target_partition is None else str(row.target_partition)
+    return safe_text(f"{row.target_topic}-{partition}") if row.target_topic else NOT_AVAILABLE
+
+
+ROWS: tuple[Column[PositionRow], ...] = (
+    text_column("topic-partition", lambda row: safe_text(row.source), left=True),
+    text_column("position", lambda row: number(row.position.offset if row.position else None)),
+    text_column("started at", lambda row: number(row.position.start if row.position else None)),
+    text_column("term", lambda row: number(row.position.term if row.position else None)),
+    text_column(
+        "slot", lambda row: str(row.position.slot) if row.position else NOT_AVAILABLE, wide=True
+    ),
+    text_column("log start", lambda row: number(row.log.start if row.log else None)),
+    text_column("last stable", lambda row: number(row.log.end if row.log else None)),
+    text_column("lag", lambda row: number(row.lag)),
+    text_column("target", _target, left=True, wide=True),
+)

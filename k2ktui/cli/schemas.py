@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
-from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.changes import Change, ChangeFlags, change_flags, run_change
+from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import allowed_to, load_pipeline
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import (
-    access_to,
-    file_option,
-    json_option,
-    load_pipeline,
-    unlock_option,
-)
-from k2ktui.cli.terminal.tables import MOST, print_table
-from k2ktui.engine.access import require
+from k2ktui.cli.terminal.tables import MOST, print_json, print_table
 from k2ktui.engine.schemas.plan import SchemaPlan
 from k2ktui.errors import ExitCode
 from k2ktui.present.schemas import (
@@ -41,86 +31,90 @@ from k2ktui.registry.operations import (
 from k2ktui.registry.registering import AppliedSchema, SchemaOutcome
 from k2ktui.text import counted, safe_message, safe_text
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _NAMED = 5
-
-
-def deleted_option(function: F) -> F:
-    """Add ``--deleted``."""
-    return click.option(
-        "--deleted",
-        is_flag=True,
-        help="Include versions that were deleted on the source; old records may have their ids.",
-    )(function)
+deleted_option = options.flag(
+    "--deleted", "Include versions that were deleted on the source; old records may have their ids."
+)
 
 
 @click.group(help="Plan, register and verify the schemas that records need on the target.")
-def command() -> None:
+def schemas() -> None:
     """Docs: ``docs/schemas.md``."""
 
 
-@command.command("plan", help="Show what would be registered, under which id; change nothing.")
-@file_option
+@schemas.command(help="Show what would be registered, under which id; change nothing.")
+@options.file
 @deleted_option
-@json_option
+@options.json
 def plan(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
     """Read both registries and print; conflicts have exit code 1."""
     config = load_pipeline(files)
     schema_plan = read_schema_plan(read_mapper_settings(config), deleted=deleted)
     if as_json:
-        click.echo(json.dumps({"pipeline": config.name, **plan_object(schema_plan)}, indent=2))
+        print_json({"pipeline": config.name, **plan_object(schema_plan)}, indent=2)
     else:
         show_schema_plan(config.name, schema_plan)
     return int(ExitCode.FINDINGS if schema_plan.conflicts else ExitCode.OK)
 
 
-@command.command("apply", help="Register the schemas of the plan in the target's registry.")
-@file_option
+@schemas.command(help="Register the schemas of the plan in the target's registry.")
+@options.file
 @deleted_option
-@click.option("--yes", is_flag=True, help="Skip the confirmation.")
-@unlock_option
-@json_option
-def apply(files: tuple[str, ...], deleted: bool, yes: bool, unlock: bool, as_json: bool) -> int:
+@options.yes
+@options.unlock
+@options.json
+@change_flags
+def apply(files: tuple[str, ...], deleted: bool, flags: ChangeFlags) -> int:
     """Register; the same again changes nothing; a partial result has its own exit code."""
     config = load_pipeline(files)
-    require(access_to(config, unlock=unlock), "registering schemas")
+    allowed_to(config, "registering schemas", unlock=flags.unlock)
     settings = read_mapper_settings(config)
-    schema_plan = read_schema_plan(settings, deleted=deleted)
-    if not as_json:
-        show_schema_plan(config.name, schema_plan)
-    if not schema_plan.changes and not schema_plan.compatibility:
-        click.echo("Nothing to register.", err=True)
-        if as_json:
-            click.echo(json.dumps({"pipeline": config.name, "schemas": []}))
-        return int(ExitCode.FINDINGS if schema_plan.conflicts else ExitCode.OK)
-    what = f"register {counted(len(schema_plan.changes), 'schema')}"
-    if schema_plan.compatibility:
-        what += f" and set {counted(len(schema_plan.compatibility), 'compatibility level')}"
-    confirm(config.name, f"{what} on the target", yes=yes)
-    rows = apply_schema_plan(settings, schema_plan)
-    if as_json:
-        schemas = [applied_object(row) for row in rows]
-        click.echo(json.dumps({"pipeline": config.name, "schemas": schemas}, indent=2))
-    else:
+    made = read_schema_plan(settings, deleted=deleted)
+    effect = f"register {counted(len(made.changes), 'schema')}"
+    if made.compatibility:
+        effect += f" and set {counted(len(made.compatibility), 'compatibility level')}"
+
+    def report(rows: list[AppliedSchema]) -> None:
         bad_first = sorted(rows, key=lambda row: row.outcome is not SchemaOutcome.FAILED)
         print_table(safe_text(config.name), APPLIED, bad_first, most=MOST)
         click.echo(results_text(rows))
-    return int(_exit_code(rows))
+
+    def finish(rows: list[AppliedSchema] | None) -> int:
+        if rows is None:
+            return ExitCode.FINDINGS if made.conflicts else ExitCode.OK
+        outcomes = {row.outcome for row in rows}
+        if not outcomes & {SchemaOutcome.FAILED, SchemaOutcome.UNTRIED}:
+            return ExitCode.OK
+        return ExitCode.PARTIAL if SchemaOutcome.REGISTERED in outcomes else ExitCode.FINDINGS
+
+    change: Change[list[AppliedSchema]] = Change(
+        config.name,
+        f"{effect} on the target" if made.changes or made.compatibility else "",
+        show=lambda: show_schema_plan(config.name, made),
+        apply=lambda: apply_schema_plan(settings, made),
+        report=report,
+        as_json=lambda rows: {
+            "pipeline": config.name,
+            "schemas": [applied_object(row) for row in rows or ()],
+        },
+        finish=finish,
+        nothing="Nothing to register.",
+    )
+    return run_change(change, flags)
 
 
-@command.command("verify", help="Compare the schemas of both registries by their content.")
-@file_option
+@schemas.command(help="Compare the schemas of both registries by their content.")
+@options.file
 @deleted_option
-@json_option
+@options.json
 def verify(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
     """Read both registries and compare; a schema that is missing or differs has exit code 1."""
     config = load_pipeline(files)
     rows = verify_schemas(read_mapper_settings(config), deleted=deleted)
     bad = [row for row in rows if row.agreement is not SchemaAgreement.EQUAL]
     if as_json:
-        schemas = [verified_object(row) for row in rows]
-        click.echo(json.dumps({"pipeline": config.name, "schemas": schemas}, indent=2))
+        printed = {"pipeline": config.name, "schemas": [verified_object(row) for row in rows]}
+        print_json(printed, indent=2)
     else:
         first = sorted(rows, key=lambda row: row.agreement is SchemaAgreement.EQUAL)
         print_table(safe_text(config.name), VERIFIED, first, most=MOST)
@@ -146,13 +140,3 @@ def show_schema_plan(pipeline: str, schema_plan: SchemaPlan) -> None:
         )
         click.echo(f"Not mapped: {names}{more} (--json has the reasons).")
     click.echo(plan_text(schema_plan))
-
-
-def _exit_code(rows: list[AppliedSchema]) -> ExitCode:
-    done = [row for row in rows if row.outcome is SchemaOutcome.REGISTERED]
-    open_rows = [
-        row for row in rows if row.outcome in (SchemaOutcome.FAILED, SchemaOutcome.UNTRIED)
-    ]
-    if not open_rows:
-        return ExitCode.OK
-    return ExitCode.PARTIAL if done else ExitCode.FINDINGS

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import click
 
-from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
-from k2ktui.cli.terminal.tables import print_table
+from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import load_pipeline
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column, text_column
 from k2ktui.replication.preview_records import (
@@ -27,32 +28,25 @@ from k2ktui.text import counted, safe_message, safe_text
 
 _LONGEST = 120
 
-topic_option = click.option("--topic", required=True, metavar="TOPIC", help="Source topic to read.")
-limit_option = click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    metavar="COUNT",
-    help="Number of records to read, the newest ones.",
+topic_option = options.value("--topic", "TOPIC", "Source topic to read.", required=True)
+limit_option = options.number(
+    "--limit", "COUNT", 1, 10, "Number of records to read, the newest ones.", 1000
 )
 
-mask_option = click.option(
-    "--mask", is_flag=True, help="Replace letters and digits of keys, values and headers."
-)
+mask_option = options.flag("--mask", "Replace letters and digits of keys, values and headers.")
 
 
 @click.group(help="Show what transforms do to records, without writing anything.")
-def command() -> None:
+def transform() -> None:
     """Docs: ``docs/transforms.md``."""
 
 
-@command.command("preview", help="Show records of a topic before and after its transform.")
-@file_option
+@transform.command(help="Show records of a topic before and after its transform.")
+@options.file
 @topic_option
 @limit_option
 @mask_option
-@json_option
+@options.json
 def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json: bool) -> None:
     """Read the source, transform on this host, and print."""
     require_transform_packages("k2ktui transform preview")
@@ -60,7 +54,7 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     if mask:
         result = mask_preview(result)
     if as_json:
-        click.echo(json.dumps(preview_json(result), indent=2))
+        print_json(preview_json(result), indent=2)
         return
     if not result.rows:
         click.echo(f"{safe_text(topic)} has no records.")
@@ -75,13 +69,13 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     click.echo(f"{counted(len(result.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
 
 
-@command.command("schema", help="Print a JSON schema for decode, inferred from the newest records.")
-@file_option
+@transform.command(help="Print a JSON schema for decode, inferred from the newest records.")
+@options.file
 @topic_option
 @limit_option
-@click.option("--key", "keys", is_flag=True, help="Infer the schema of keys instead of values.")
+@options.flag("--key keys", "Infer the schema of keys instead of values.")
 @mask_option
-@json_option
+@options.json
 def schema(
     files: tuple[str, ...], topic: str, limit: int, keys: bool, mask: bool, as_json: bool
 ) -> None:
@@ -101,17 +95,13 @@ def schema(
             }
             for at, record in sample
         ]
-        click.echo(json.dumps({"decode": {part: {"json": decode}}, "sample": shown_sample}))
+        print_json({"decode": {part: {"json": decode}}, "sample": shown_sample})
         return
     for source, shown in sample:
         text = _text(shown.key if keys else shown.value)
-        print_notes([f"sample: {source} offset {shown.offset}: {text}"])
-    print_notes(
-        [
-            f"inferred from {counted(len(inferred.sample), part)}; "
-            "fields that none of them has are lost"
-        ]
-    )
+        print_note(f"sample: {source} offset {shown.offset}: {text}")
+    count = counted(len(inferred.sample), part)
+    print_note(f"inferred from {count}; fields that none of them has are lost")
     more = ", schemaId: enabled" if inferred.has_id else ""
     click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(inferred.ddl)}{more}}}}}}}")
 

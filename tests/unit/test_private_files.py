@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli.plan import write_plan
+from k2ktui.cli.changes import write_plan
 from k2ktui.console.export import write
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError
@@ -117,10 +117,10 @@ def test_entries_that_are_written_at_once_are_all_kept(
 def test_plan_files(tmp_path: Path) -> None:
     plan = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, ())
     for path in (tmp_path / "new", wide(tmp_path / "old")):
-        write_plan(path, plan)
+        write_plan(str(path), dump_plan(plan))
         assert (path.read_text(), mode(path)) == (dump_plan(plan), 0o600)
     with pytest.raises(ConfigError, match="could not be written"):
-        write_plan(tmp_path / "no" / "plan", plan)
+        write_plan(str(tmp_path / "no" / "plan"), dump_plan(plan))
 
 
 def test_the_command_line_makes_nothing_for_others(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
+from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from k2ktui.errors import OutputFailed
+from k2ktui.errors import ExitCode, OutputFailed
 
 _NAMES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _JOIN_S = 0.2
@@ -113,6 +114,30 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return ending
     return (*ending, signal.SIGHUP)
+
+
+def note_signals(stop: Callable[[], object] = lambda: None) -> list[int]:
+    """Return the signals that end this command, as they come; the second one ends it at once.
+
+    Args:
+        stop: called at the first one, in its handler.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            sys.exit(ExitCode.INTERRUPTED)
+        seen.append(number)
+        stop()
+
+    for number in ending_signals():
+        signal.signal(number, handle)
+    return seen
+
+
+def ended_code(seen: Sequence[int], code: int = ExitCode.OK) -> int:
+    """Return the exit code of a command that ran until a signal: its own, except after SIGINT."""
+    return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else code
 
 
 def leave(code: int) -> NoReturn:

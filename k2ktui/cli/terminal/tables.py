@@ -5,6 +5,7 @@ Output that does not go to a terminal has all rows and columns, untruncated.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -38,15 +39,15 @@ class _Console(Console):
         raise
 
 
-def output(*, stderr: bool = False) -> Console:
-    """Return the console for tables; without a terminal, its width is unlimited.
+def output() -> Console:
+    """Return the console for tables on standard output; without a terminal, its width is unlimited.
 
     Rich also takes a pipe for a terminal, if ``FORCE_COLOR`` or ``TTY_COMPATIBLE`` is set.
     """
-    console = _Console(stderr=stderr)
+    console = _Console()
     if console.is_terminal and console.file.isatty():
         return console
-    return _Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
+    return _Console(width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
 
 
 def print_table(
@@ -117,6 +118,11 @@ def _fitting(
 def _safe(cell: str) -> str:
     # Columns should return safe text; this is a second line of defense.
     return "\n".join(safe_message(line) for line in cell.split("\n"))
+
+
+def print_json(value: object, indent: int | None = None) -> None:
+    """Print what ``--json`` prints."""
+    click.echo(json.dumps(value, indent=indent))
 
 
 def print_pair(config: PipelineConfig, state: PairState) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.cli.jobs_checks import run_checks as start_checks_of_jobs
+from k2ktui.cli.jobs import run_checks as start_checks_of_jobs
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.records.state import Position, SourcePartition, position_key, position_value

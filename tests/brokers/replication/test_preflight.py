@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from k2ktui.cli import check as check_verb
-from k2ktui.cli import explain as explain_verb
+from k2ktui.cli.check import check as check_verb
+from k2ktui.cli.check import check_text
+from k2ktui.cli.check import explain as explain_verb
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode
 from k2ktui.kafka.clients import Cluster
@@ -385,19 +386,19 @@ def yaml_file(directory: Path, config: PipelineConfig) -> str:
 def test_the_check_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     file = yaml_file(tmp_path, pipeline(source, target, create_topic(source)))
 
-    result = invoke(check_verb.command, "-f", file, "--json")
+    result = invoke(check_verb, "-f", file, "--json")
     shown = json.loads(result.stdout)
     assert result.code == shown["exit_code"] == 0
     assert {"name", "outcome", "detail", "hint"} <= shown["checks"][0].keys()
 
-    result = invoke(check_verb.command, "-f", file)
+    result = invoke(check_verb, "-f", file)
     assert "✓ pass  source cluster:" in result.stdout
     assert "0 failed, 0 could not be checked" in result.stdout
 
 
 def test_the_check_verb_fails(source: KafkaNode, tmp_path: Path) -> None:
     file = yaml_file(tmp_path, pipeline(source, source, create_topic(source)))
-    result = invoke(check_verb.command, "-f", file)
+    result = invoke(check_verb, "-f", file)
     assert result.code == ExitCode.REFUSED
     assert "✗ FAIL  cluster identity:" in result.stdout
     assert "Correct bootstrap.servers" in result.stdout
@@ -405,7 +406,7 @@ def test_the_check_verb_fails(source: KafkaNode, tmp_path: Path) -> None:
 
 def test_hostile_text_does_not_reach_the_terminal() -> None:
     check = Check("topic", CheckOutcome.FAIL, "a\x1b[2Jb\u202ec", "first\nsec\x07ond")
-    text = check_verb.check_text(check)
+    text = check_text(check)
     assert "\x1b[2J" not in text and "\u202e" not in text and "\x07" not in text
     assert "\n      Fix: first\n      sec" in text
 
@@ -415,7 +416,7 @@ def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) 
     missing = unique_name("missing")
     file = yaml_file(tmp_path, pipeline(source, target, topic, internal, missing))
 
-    result = invoke(explain_verb.command, "-f", file, "--json")
+    result = invoke(explain_verb, "-f", file, "--json")
 
     rows = {row["topic"]: row for row in json.loads(result.stdout)["topics"]}
     assert set(rows) == {topic, internal, missing}
@@ -424,6 +425,6 @@ def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) 
     assert rows[missing]["path"] is None and "cannot be described" in rows[missing]["reason"]
     assert rows[internal]["path"] is None
 
-    result = invoke(explain_verb.command, "-f", file)
+    result = invoke(explain_verb, "-f", file)
     assert "verbatim" in result.stdout and "refused" in result.stdout
     assert f"copy.{topic}" not in topic_names(target)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli.plan import plan_csv
+from k2ktui.cli.groups import plan_csv
 from k2ktui.engine.moves.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce

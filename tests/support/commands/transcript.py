@@ -24,15 +24,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NoReturn
 
 import click
 import pytest
 
-from k2ktui.cli.drill import operator, site
+from k2ktui.cli import changes
+from k2ktui.cli.drill import operators
 from k2ktui.cli.main import error_text
-from k2ktui.cli.terminal import confirm
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.runtime.log_lines import LogStream
 from tests.support.commands.in_process import ProgramRun, run_program
@@ -70,9 +70,8 @@ class Typed:
             patch.setattr(LogStream, "_write", _write_line)
             patch.setattr(secrets, "token_hex", lambda count: "d1" * count)
             if self.input:
-                a_terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
-                for module in (confirm, operator, site):
-                    patch.setattr(module, "sys", a_terminal)
+                for module in (changes, operators):
+                    patch.setattr(module, "can_ask", lambda: True)
             for name, answer in self.answers.items():
                 patch.setattr(name, answer)
             ended = run_program(self.arguments, self.input)

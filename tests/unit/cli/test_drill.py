@@ -8,17 +8,15 @@ from pathlib import Path
 import click
 import pytest
 
-from k2ktui.cli.drill import command
-from k2ktui.cli.drill.operator import TerminalOperator, print_drill, print_drills, read_phases
-from k2ktui.cli.drill.site import TerminalSiteOperator
+from k2ktui.cli.drill import drill as command
+from k2ktui.cli.drill.operators import TerminalOperator, TerminalSiteOperator, print_drill
+from k2ktui.cli.drill.options import read_phases
 from k2ktui.cli.terminal.notes import StatusLine
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
 from k2ktui.engine.drill.site import gather_site
 from k2ktui.engine.drill.steps import begin_phase, end_phase
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.present.drills import drill_columns
-from k2ktui.present.formatting import WORDS
 from k2ktui.site.run import leave_out_question
 from tests.support.commands.in_process import invoke
 from tests.support.console.sites import half_way
@@ -110,19 +108,6 @@ def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
     assert "Continue it: k2ktui drill resume 20260101-000000-ab -f FILE" in left
     opened = replace(drill, figures=DrillFigures(opened_ms=3))
     assert "You cannot go back: the target was opened" in show(opened, acting=True)
-
-
-def test_drills_are_listed_in_the_columns_of_the_console(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    print_drills("orders", [make()])
-    shown = capsys.readouterr().out
-    assert "Drills of orders" in shown
-    [heading] = [line for line in shown.splitlines() if "kind" in line]
-    [row] = [line for line in shown.splitlines() if "planned" in line]
-    assert [column.heading in heading for column in drill_columns(WORDS)] == [True] * 6
-    for text in ("20260101-000000-ab", "planned", "open", "ann@bastion", "preflight is next"):
-        assert text in row
 
 
 def test_hostile_names_are_escaped() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli.mm2 import publish as mm2_publish
+from k2ktui.cli.mm2 import publish
 from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.mm2.publish import Published
 from tests.support.clusters.kafka import TIMEOUT
@@ -73,12 +73,12 @@ def test_a_second_signal_ends_publishing_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: int, code: int, turn_ended: bool
 ) -> None:
     (tmp_path / "p.yaml").write_text(MINIMAL)
-    monkeypatch.setattr(mm2_publish, "Publisher", SlowPublisher)
+    monkeypatch.setattr("k2ktui.mm2.publish.Publisher", SlowPublisher)
     monkeypatch.setattr(SlowPublisher, "signals", signals)
     monkeypatch.setattr(SlowPublisher, "ended", False)
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     try:
-        done = invoke(mm2_publish.command, "-f", tmp_path / "p.yaml")
+        done = invoke(publish, "-f", tmp_path / "p.yaml")
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from k2ktui.cli.status import status_object
-from k2ktui.cli.terminal.holds import change_object as hold_change_object
-from k2ktui.cli.terminal.positions import acknowledged_object, change_object
-from k2ktui.cli.terminal.results import result_object
+from k2ktui.cli.groups import result_object
+from k2ktui.cli.offsets import acknowledged_object, holds_object, moves_object
+from k2ktui.cli.views import status_object
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.deleted_logs import DeletedLog
@@ -68,7 +67,7 @@ def comparison() -> dict[str, Any]:
 def held() -> dict[str, Any]:
     hold = Hold("payments", None, "ann@host", round(NOON * 1000), "a reason")
     position = Position(5, 0, 0, "", 1, 0, "payments", 0)
-    return hold_change_object("orders", HoldChange("hold", (hold,), positions=((AT, position),)))
+    return holds_object("orders", HoldChange("hold", (hold,), positions=((AT, position),)))
 
 
 def fleet() -> dict[str, Any]:
@@ -81,7 +80,7 @@ def acknowledged() -> dict[str, Any]:
 
 
 def moved() -> dict[str, Any]:
-    return change_object(PositionPlan("orders", "offsets set", ()), None)
+    return moves_object(PositionPlan("orders", "offsets set", ()), None)
 
 
 def journal() -> dict[str, Any]:

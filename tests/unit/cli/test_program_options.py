@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.cli.terminal import program_options
+from k2ktui.cli import start
 from tests.support.commands.cli import k2ktui
 
 PROGRAMS = ["start", "sync"]
@@ -63,12 +63,12 @@ def test_the_usual_log_is_written_only_where_it_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = tmp_path / "termination-log"
-    monkeypatch.setattr(program_options, "_DEFAULT", str(usual))
+    monkeypatch.setattr(start, "_DEFAULT", str(usual))
 
-    def fail(*, options: program_options.ProgramOptions) -> None:
+    def fail(*, options: start.ProgramOptions) -> None:
         raise KeyError("a" * 9000)
 
-    program: Any = program_options.program_options(fail)
+    program: Any = start.program_options(fail)
     given: dict[str, Any] = {"template_engine": "enabled", "termination_log_enabled": "enabled"}
     with pytest.raises(KeyError):
         program(termination_log=None, **given)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli import translate
+from k2ktui.cli.translate import translate
 from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.records.state import SourcePartition
 from tests.support.commands.in_process import invoke
@@ -22,16 +22,16 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "p.yaml").write_text(MINIMAL)
     (tmp_path / "3").write_text('v1\n{}\n{"t":{"0":11}}\n')
     translations = [Translation(("t", 0), (_AT,), 18, Basis.EXACT)]
-    monkeypatch.setattr(translate, "translate_all", lambda *_: [translations])
+    monkeypatch.setattr("k2ktui.cli.translate.translate_all", lambda *_: [translations])
     return ["-f", str(tmp_path / "p.yaml"), "--from-spark-checkpoint", str(tmp_path / "3")]
 
 
 def test_a_checkpoint(arguments: list[str]) -> None:
-    assert invoke(translate.command, *arguments).stdout == _TRANSLATED
+    assert invoke(translate, *arguments).stdout == _TRANSLATED
 
 
 def test_a_checkpoint_as_json(arguments: list[str]) -> None:
-    reported = json.loads(invoke(translate.command, *arguments, "--json").stdout)
+    reported = json.loads(invoke(translate, *arguments, "--json").stdout)
     (row,) = reported["positions"]
     assert (row["topic"], row["partition"], row["offset"]) == ("t", 0, 11)
     assert (row["translated_offset"], row["basis"]) == (18, "exact")

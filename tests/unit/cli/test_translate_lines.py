@@ -10,7 +10,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.cli.translate_lines import parse_line, read_lines
+from k2ktui.cli.translate import parse_line, read_lines
 from k2ktui.engine.mapping.translate import Basis, Translation, list_translated
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError

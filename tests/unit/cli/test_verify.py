@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.cli.verify import show_verification, verification_object
+from k2ktui.cli.records import show_verification, verification_object
 from k2ktui.sync.operations import VerificationReport
 from k2ktui.sync.verify.verification import Verification
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 
 import k2ktui
+from k2ktui.cli.groups import result_object
 from k2ktui.cli.main import cli
-from k2ktui.cli.terminal.results import result_object
 from k2ktui.engine.mapping.translate import list_translated
 from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
 from k2ktui.engine.moves.group_positions import GroupPositions

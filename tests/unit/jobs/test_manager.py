@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from k2ktui.cli import jobs as jobs_verb
+from k2ktui.cli.jobs import jobs
 from k2ktui.engine.access import access
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs import joblog, local_jobs, manager
@@ -249,10 +249,10 @@ def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> No
     job = made(write_pipeline(tmp_path / "p.yaml", 1, name=name))
     assert job.place.directory.parent.parent == state / "k2ktui" / "jobs"
     assert [place.id for place in list_job_directories()] == [job.place.id]
-    shown = invoke(jobs_verb.command, "list").output
+    shown = invoke(jobs, "list").output
     assert safe_text(name) in shown
     assert "\x1b" not in shown and "\u202e" not in shown
-    (row,) = json.loads(invoke(jobs_verb.command, "list", "--json").stdout)["jobs"]
+    (row,) = json.loads(invoke(jobs, "list", "--json").stdout)["jobs"]
     assert row["pipeline"] == name
 
 

@@ -11,9 +11,7 @@ from typing import TypeVar
 import pytest
 from rich.console import Console
 
-from k2ktui.cli import groups, journal, plan, status
-from k2ktui.cli.mm2 import audit as mm2_audit
-from k2ktui.cli.terminal import jobs_text, positions
+from k2ktui.cli import groups, jobs, mm2, offsets, views
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import Outcome
@@ -71,21 +69,21 @@ def test_text_has_the_words_of_the_screen_without_its_signs() -> None:
                 assert text.cell(row).text == shown
     for group_row in view.groups:
         cells = {column.id: column.cell(group_row).text for column in row_columns(UNICODE)}
-        assert [column.cell(group_row).text for column in groups.COLUMNS] == [
-            cells[column.id] for column in groups.COLUMNS
+        assert [column.cell(group_row).text for column in views.GROUP_COLUMNS] == [
+            cells[column.id] for column in views.GROUP_COLUMNS
         ]
 
 
 def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens() -> None:
     sets = (
         (partition_columns(ASCII), ()),
-        (row_columns(ASCII), groups.COLUMNS),
+        (row_columns(ASCII), views.GROUP_COLUMNS),
         (summary_columns(ASCII, compared=True), ()),
-        (plan_columns(ASCII), plan.COLUMNS),
-        (move_columns(ASCII), positions.MOVES),
-        (run_columns(ASCII, lambda: 0.0), jobs_text.columns(0.0)),
-        (audit_columns(), mm2_audit.COLUMNS),
-        (entry_columns(ASCII, ()), journal.columns([])),
+        (plan_columns(ASCII), groups.PLAN_COLUMNS),
+        (move_columns(ASCII), offsets.MOVES),
+        (run_columns(ASCII, lambda: 0.0), jobs.columns(0.0)),
+        (audit_columns(), mm2.AUDIT_COLUMNS),
+        (entry_columns(ASCII, ()), groups.journal_columns([])),
     )
     for drawn, text in sets:
         headings = {column.id: column.heading for column in drawn}
@@ -96,11 +94,11 @@ def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens(
 
 def test_commands_print_what_screens_show() -> None:
     view = usual().view()
-    shown = printed(status.columns(Reading(view)), list(view.partitions), 200)
+    shown = printed(views.partition_table_columns(Reading(view)), list(view.partitions), 200)
     assert re.search(r"clicks-2 +behind +verbatim +88,802 +90,002 +1,200 +3\.0 s", shown)
     down = Reading(view, K2kError("no route"))
-    assert "copied" in printed(status.columns(down), list(view.partitions), 200)
-    shown = printed(groups.COLUMNS, list(view.groups), 250)
+    assert "copied" in printed(views.partition_table_columns(down), list(view.partitions), 200)
+    shown = printed(views.GROUP_COLUMNS, list(view.groups), 250)
     assert re.search(r"billing +payments-0 .* exact +\+107 ", shown)
     assert "no mapping reaches so far back" in shown
 
@@ -112,7 +110,7 @@ def test_the_journal_is_printed_with_the_state_of_each_entry() -> None:
         replace(first, id="b", counts={"applied": 1, "refused": 1}),
         first,
     )
-    shown = printed(journal.columns(entries), entries, 250)
+    shown = printed(groups.journal_columns(entries), entries, 250)
     for id_, operation, state in (("a", "apply", "undone"), ("b", "apply", "partly")):
         assert re.search(rf"{id_} +2026-11-21 12:00:00 +ann@h +{operation} +{state} ", shown)
     assert re.search(r"undo of a +done +3 applied", shown)
@@ -140,7 +138,7 @@ def test_names_are_whole_at_every_width(width: int) -> None:
         made.group(
             "billing-service", made.partition("orders-of-europe", number, end=90_000 + number)
         )
-    lines = printed(groups.COLUMNS, list(made.view().groups), width).splitlines()
+    lines = printed(views.GROUP_COLUMNS, list(made.view().groups), width).splitlines()
     assert max(map(len, lines)) <= width
     for number in range(4):
         [line] = [line for line in lines if f"orders-of-europe-{number}" in line]

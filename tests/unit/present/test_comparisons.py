@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k2ktui.cli.status import status_object
+from k2ktui.cli.views import status_object
 from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.widgets.styled_text import plain
 from k2ktui.engine.compare.record import ComparisonRecord

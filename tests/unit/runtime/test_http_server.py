@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import click
 import pytest
 
-from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
+from k2ktui.cli.start import ProgramOptions, program_options
 from k2ktui.runtime.http_server import MOST_CONNECTIONS, PAGES, HttpServer, Request, Response
 from k2ktui.runtime.probes import STUCK_S, Readiness, serve_probes
 from k2ktui.runtime.stop_flag import StopFlag

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli import apply
+from k2ktui.cli.changes import show_connections
+from k2ktui.cli.groups import apply
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import Refused
 from k2ktui.sync.moves.plan_files import digest_files
@@ -41,7 +42,7 @@ def plan(*files: str, digest: str | None = None) -> Plan:
 def apply_plan(made: Plan, tmp_path: Path, *arguments: object) -> Ended:
     path = tmp_path / "plan.json"
     path.write_text(dump_plan(made))
-    return invoke(apply.command, path, *arguments)
+    return invoke(apply, path, *arguments)
 
 
 def test_an_unchanged_file_of_this_user_is_used(file: Path, tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_addresses_are_shown_before_the_question(
 ) -> None:
     from k2ktui.kafka.properties.translation import load_checked
 
-    apply.show_connections([str(file)], load_checked([str(file)]).config)
+    show_connections([str(file)], load_checked([str(file)]).config)
     notes = capsys.readouterr().err.splitlines()
     assert notes == [
         f"note: pipeline file (from the plan): {file}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from k2ktui.cli.status import status_object
+from k2ktui.cli.views import status_object
 from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.screens.partition import coverage, figures
 from k2ktui.engine.drill.objectives import Objectives

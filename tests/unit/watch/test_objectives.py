@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k2ktui.cli.status import status_object
+from k2ktui.cli.views import status_object
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.objectives import Objectives

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli.status import status_object
+from k2ktui.cli.views import status_object
 from k2ktui.console.session import Session
 from k2ktui.demo.screen import summarize_topics
 from k2ktui.engine.status import PartitionState, count_lag, sum_lags

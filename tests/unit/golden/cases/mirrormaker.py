@@ -66,7 +66,7 @@ def mm2_audit(folder: Path) -> list[Typed]:
     made = beside_mirrormaker()
     shown = Audit("mirror->target", NOON, tuple(made.audited), ("the syncs are 35 s old",))
     right = replace(shown, rows=shown.rows[1:2], notes=())
-    read = "k2ktui.cli.mm2.audit.audit"
+    read = "k2ktui.mm2.audit.audit"
     return [
         typed("mm2 audit -f orders.yaml", {read: shown}),
         typed("mm2 audit -f orders.yaml --json", {read: shown}),
@@ -318,7 +318,7 @@ def mm2_apply_checkpoints(folder: Path) -> list[Typed]:
             f"{reader}.read_checkpoints": ((), unreadable),
             "k2ktui.sync.operations.apply_plan": results(folder),
             # The plan's id is a digest, of the names of its files, too.
-            "k2ktui.cli.mm2.apply_checkpoints.absolute_files": ("mm2.properties",),
+            "k2ktui.cli.mm2.absolute_files": ("mm2.properties",),
         }
 
     good = answers(observed())

@@ -62,7 +62,7 @@ def explain(_: Path) -> list[Typed]:
         Explanation("__connect", "", None, "it belongs to Kafka Connect", left_out=True),
         Explanation("moved", "moved", None, "it has moved", moved_by="20261121-1158-d1d1"),
     ]
-    read = "k2ktui.cli.explain.explain_pipeline"
+    read = "k2ktui.replication.preflight.explain.explain_pipeline"
     return [
         typed("explain -f orders.yaml", {read: rows}),
         typed("explain -f orders.yaml --json", {read: rows}),
@@ -82,9 +82,10 @@ def check(_: Path) -> list[Typed]:
     ]
     down = Check("source cluster", CheckOutcome.FAIL, "it does not answer", "Start it.",
                  unreachable=True)  # fmt: skip
-    run, beside = "k2ktui.cli.check.run_checks", {
-        f"k2ktui.cli.check.check_{name}": passed_check(name, "none") for name in
-        ("fence", "file", "holds", "mappings")
+    run, beside = "k2ktui.replication.preflight.suite.run_checks", {
+        f"k2ktui.sync.{place}.check_{name}": passed_check(name, "none") for place, name in
+        (("drill.guard", "fence"), ("other_files", "file"), ("holds", "holds"),
+         ("mapping.keeper", "mappings"))
     }  # fmt: skip
     return [
         typed("check -f orders.yaml", {run: rows, **beside}),
@@ -208,7 +209,7 @@ def watch(folder: Path) -> list[Typed]:
         typed(once, {open_it: StubFeed(good)}),
         typed(f"{once} --json", {open_it: StubFeed(good)}),
         typed(once, {open_it: StubFeed(bad)}),
-        typed(once, {open_it: StubFeed(down), "k2ktui.cli.watch._ONCE_S": Is(0.0)}),
+        typed(once, {open_it: StubFeed(down), "k2ktui.cli.views._ONCE_S": Is(0.0)}),
         typed(f"{once} --record new.k2k", {open_it: StubFeed(good)}),
         typed(f"{once} --record made.k2k", {open_it: StubFeed(good)}),
         typed("watch --replay made.k2k"),
@@ -217,7 +218,7 @@ def watch(folder: Path) -> list[Typed]:
         typed("watch --once -d pipelines", fleet_read),
         typed("watch --once -d pipelines --json", fleet_read),
         typed("watch --once -d missing"),
-        typed("watch", {"k2ktui.cli.terminal.options.own_directory": folder / "none"}),
+        typed("watch", {"k2ktui.cli.terminal.files.own_directory": folder / "none"}),
         typed("watch -f orders.yaml -d pipelines"),
         typed(f"{once} --plain --json"),
         typed(f"{once} --metrics"),

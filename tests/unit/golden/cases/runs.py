@@ -213,7 +213,7 @@ def started(job: Job, *checks: Check) -> dict[str, Any]:
     """Return the answers of a start: the checks, and what became of the job."""
     return {
         "k2ktui.cli.jobs.require_pyspark": None,
-        "k2ktui.cli.jobs_checks.start_checks": checks or FINE,
+        "k2ktui.jobs.checks.start_checks": checks or FINE,
         "k2ktui.jobs.manager.start_job": job,
         "k2ktui.jobs.manager.restart_job": job,
         "k2ktui.jobs.manager.await_running": job,
@@ -340,7 +340,7 @@ def demo(_: Path) -> list[Typed]:
 def bug_report(folder: Path) -> list[Typed]:
     """With a pipeline, without one; a file that is there, and one that cannot be written."""
     (folder / "there.tar.gz").write_text("")
-    parts = "k2ktui.cli.bug_report_parts"
+    parts = "k2ktui.cli.bug_report"
     same = {f"{parts}._log": "a line", f"{parts}._crashes": "one", f"{parts}._java": "21 (PATH)"}
     broken = {**same, f"{parts}._versions": TimedOut("no version")}
     return [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from k2ktui.cli.drill.site import TerminalSiteOperator
+from k2ktui.cli.drill.operators import TerminalSiteOperator
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.site import SiteDrill, gather_site

@@ -1,20 +1,18 @@
-"""``k2ktui mm2 offsets show|set|clear``: the source positions of a MirrorSourceConnector."""
+"""``k2ktui mm2 offsets``: the source positions of a MirrorMaker 2, and how it is selected."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from k2ktui.cli.mm2.where import positions_of, where_options
-from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.changes import Change, ChangeFlags, change_flags, run_change
+from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.notes import print_note, print_notes
-from k2ktui.cli.terminal.options import json_option
-from k2ktui.cli.terminal.tables import print_table
+from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.config.inputs import STDIN
 from k2ktui.config.mirror_files import is_resource_file
 from k2ktui.engine.name_pattern import pattern_of
@@ -33,49 +31,114 @@ from k2ktui.mm2.offsets.positions import (
 )
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.cli.mm2.where import Positions
     from k2ktui.mm2.flows.resources import StrimziResource
     from k2ktui.mm2.offsets.positions_backup import AppliedChange
+    from k2ktui.mm2.offsets.positions_rest import RestPositions
+    from k2ktui.mm2.offsets.positions_topic import TopicPositions
 
+    Positions = RestPositions | TopicPositions
+
+F = TypeVar("F", bound=Callable[..., Any])
 _UNCHANGED = "Nothing was changed."
-_FAILED = "FAILED"
+MIRROR_HELP = (
+    "File of MirrorMaker 2: mm2.properties, a Strimzi resource or a connector's JSON; FILE#A->B "
+    "selects one flow."
+)
+_CONNECT_OPTIONS = (
+    options.value("--connector", "NAME", "Name of the MirrorSourceConnector.", default=""),
+    options.value(
+        "--connect-file", "FILE", "YAML file with url, user, password, tls and timeout.", default=""
+    ),
+    options.value("--connect url", "URL", "URL of Kafka Connect's REST interface.", default=""),
+)
+_CHANGE_OPTIONS = (
+    options.yes,
+    options.flag("--dry-run", "Show the plan without changing anything."),
+    options.value("--namespace", "NAME", "Namespace of the Strimzi resource.", default=""),
+    options.value(
+        "--strimzi",
+        "KIND/NAME",
+        "Strimzi resource (kafkamirrormaker2/NAME or kafkaconnector/NAME): print "
+        "the manifest to apply.",
+        default="",
+    ),
+)
+_Offsets = Mapping[SourcePartition, int | None]
 
-Wanted = Mapping[SourcePartition, int | None]
+
+def where_options(*file_names: str) -> Callable[[F], F]:
+    """Add ``--connect``, ``--connect-file``, ``--connector``, and a file option by these names."""
+
+    def add_options(function: F) -> F:
+        for option in _CONNECT_OPTIONS:
+            function = option(function)
+        return click.option(*file_names, default="", metavar="FILE", help=MIRROR_HELP)(function)
+
+    return add_options
 
 
-@click.group(name="offsets")
-def command() -> None:
+def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) -> Positions:
+    """Return access to the positions of the MirrorMaker 2 that the options select.
+
+    Raises:
+        ConfigError: the options select none, or two.
+        ConnectionFailed, TimedOut, K2kError: Connect is unreachable or reports an error.
+    """
+    file, _, name = mirror.partition("#")
+    on_connect = bool(url or connect_file or connector)
+    if mirror and on_connect and not is_resource_file(file):
+        raise ConfigError(
+            "give either mm2.properties (dedicated MirrorMaker 2) or --connect (MirrorMaker 2 on "
+            "Kafka Connect)",
+            unchanged=_UNCHANGED,
+        )
+    flow = None
+    if not (mirror or on_connect):
+        raise ConfigError(
+            "which MirrorMaker 2 is meant is not given",
+            unchanged=_UNCHANGED,
+            hint="Give its file with -f (a takeover: --from), or Kafka Connect with --connect URL.",
+        )
+    if mirror:
+        from k2ktui.mm2.flows.settings import load_settings
+        from k2ktui.mm2.offsets.positions_topic import TopicPositions
+
+        flow = load_settings(file).flow(name)
+        if not (url or connect_file):
+            if connector:
+                raise ConfigError(
+                    "--connector is given without --connect; the file already names its connector",
+                    unchanged=_UNCHANGED,
+                    hint="Give --connect URL, or FILE#NAME to select a connector of the file.",
+                )
+            return TopicPositions(flow)
+    from k2ktui.mm2.flows.connect import Connect
+    from k2ktui.mm2.flows.connect_settings import connect_settings
+    from k2ktui.mm2.offsets.positions_rest import RestPositions
+
+    if flow is not None and flow.connector is not None:
+        connector = connector or flow.connector.name
+    return RestPositions(Connect(connect_settings(url, connect_file)), connector, flow)
+
+
+@click.group()
+def offsets() -> None:
     """Show, set and clear MirrorMaker 2's source positions."""
 
 
-def _where(function: Callable[..., Any]) -> Callable[..., Any]:
-    return json_option(where_options("-f", "--file", "mirror")(function))
-
-
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--yes", is_flag=True, help="Skip the confirmation."),
-        click.option("--dry-run", is_flag=True, help="Show the plan without changing anything."),
-        click.option(
-            "--namespace", default="", metavar="NAME", help="Namespace of the Strimzi resource."
-        ),
-        click.option(
-            "--strimzi",
-            default="",
-            metavar="KIND/NAME",
-            help="Strimzi resource (kafkamirrormaker2/NAME or kafkaconnector/NAME): print "
-            "the manifest to apply.",
-        ),
-    ):
+    function = change_flags(function)
+    for option in _CHANGE_OPTIONS:
         function = option(function)
-    return _where(function)
+    return options.json(where_options("-f", "--file", "mirror")(function))
 
 
-@command.command()
-@_where
+@offsets.command()
+@options.json
+@where_options("-f", "--file", "mirror")
 def show(as_json: bool, **where: str) -> None:
     """Show each partition's position and log bounds."""
     positions = positions_of(**where)
@@ -88,21 +151,29 @@ def show(as_json: bool, **where: str) -> None:
             "source_alias": connector.cluster,
             "state": connector.state,
             "auto_offset_reset": connector.reset,
-            "partitions": [_row_object(row) for row in rows],
+            # Next offsets; null is unknown or none.
+            "partitions": [
+                {
+                    "topic": row.source.topic,
+                    "partition": row.source.partition,
+                    "position": row.before,
+                    "source_start": row.bounds.start if row.bounds else None,
+                    "high_watermark": row.bounds.end if row.bounds else None,
+                    "lag_records": _lag(row),
+                }
+                for row in rows
+            ],
         }
-        click.echo(json.dumps(shown))
+        print_json(shown)
         return
     print_table(f"{safe_text(connector.name)}, {safe_text(connector.state)}", ROWS, rows)
     print_note(reset_in_words(connector.reset))
 
 
-@command.command(name="set")
+@offsets.command(name="set")
 @_change_options
-@click.option(
-    "--from",
-    "payload",
-    metavar="FILE",
-    help="JSON file of positions, in the format of Connect's REST API.",
+@options.value(
+    "--from payload", "FILE", "JSON file of positions, in the format of Connect's REST API."
 )
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int:
@@ -114,17 +185,15 @@ def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int
     if bool(positions) == (payload is not None):
         raise ConfigError("give either positions or --from", unchanged=_UNCHANGED)
     if payload is not None:
-        return _run(lambda connector: _read_positions(payload, connector), **options)
+        return _change(lambda connector: _read_positions(payload, connector), **options)
     parsed = _parse_positions(positions)
-    return _run(lambda _: parsed, **options)
+    return _change(lambda _: parsed, **options)
 
 
-@command.command()
+@offsets.command()
 @_change_options
-@click.option(
-    "--topic",
-    metavar="REGEX",
-    help="Source topics whose partitions are cleared; the whole name must match.",
+@options.value(
+    "--topic", "REGEX", "Source topics whose partitions are cleared; the whole name must match."
 )
 @click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
 def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int:
@@ -133,57 +202,71 @@ def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int
         raise ConfigError("give either partitions or --topic", unchanged=_UNCHANGED)
     named = dict.fromkeys(_parse_positions(f"{partition}:0" for partition in partitions))
     if topic is None:
-        return _run(lambda _: named, **options)
+        return _change(lambda _: named, **options)
     matches = pattern_of("--topic", topic)
-    return _run(lambda c: dict.fromkeys(s for s in c.positions if matches(s.topic)), **options)
+    return _change(lambda c: dict.fromkeys(s for s in c.positions if matches(s.topic)), **options)
 
 
-def _run(
-    wanted: Callable[[Connector], Wanted],
+def _change(
+    offsets_for: Callable[[Connector], _Offsets],
     *,
-    yes: bool,
-    dry_run: bool,
     strimzi: str,
     namespace: str,
-    as_json: bool,
+    flags: ChangeFlags,
     **where: str,
 ) -> int:
-    """Plan the change, show it, ask for confirmation and apply it."""
+    """Change positions; findings if the connector has failed since."""
     on_connect = where["url"] or where["connect_file"]
     if strimzi or (not on_connect and _strimzi_resource(where["mirror"], namespace)):
-        click.echo(_for_strimzi(wanted, strimzi, namespace, **where), nl=False)
+        click.echo(_for_strimzi(offsets_for, strimzi, namespace, **where), nl=False)
         return ExitCode.OK
     positions = positions_of(**where)
     connector = positions.read()
-    asked = wanted(connector)
+    asked = offsets_for(connector)
     change = plan(connector, asked, _bounds(positions, asked))
-    if not as_json:
-        _show(connector, change)
-    if dry_run or not change.changes:
-        if as_json:
-            click.echo(json.dumps(_change_object(change, None)))
-        elif not change.changes:
-            click.echo("Nothing to change.", err=True)
-        return ExitCode.OK
-    confirm(change.connector, f"change {len(change.changes):,} of its positions", yes=yes)
-    done = positions.apply(change, print_note)
-    if where["mirror"]:
-        _journal(where["mirror"], change)
-    return _print_result(change, done, as_json=as_json)
 
+    def show() -> None:
+        title = f"Positions of {safe_text(connector.name)}, {safe_text(connector.state)}"
+        print_table(title, MOVES, change.moves)
+        print_notes(change.notes)
 
-def _journal(mirror: str, change: StoredChange) -> None:
-    """Write a dedicated MirrorMaker 2's change to its journal (k2ktui journal -f FILE)."""
-    from k2ktui.mm2.mirror_flow import load_mirror
-    from k2ktui.mm2.offsets.positions_backup import write_journal
+    def apply() -> AppliedChange:
+        done = positions.apply(change, print_note)
+        if where["mirror"]:  # a dedicated MirrorMaker 2's journal: k2ktui journal -f FILE
+            from k2ktui.mm2.mirror_flow import load_mirror
+            from k2ktui.mm2.offsets.positions_backup import write_journal
 
-    note = write_journal(load_mirror(mirror)[0].config, change)
-    if note:
-        print_note(note)
+            note = write_journal(load_mirror(where["mirror"])[0].config, change)
+            print_notes(filter(None, [note]))
+        return done
+
+    def report(done: AppliedChange) -> None:
+        count = counted(len(change.changes), "position")
+        click.echo(f"{count} changed; the connector is {safe_text(done.state)}.")
+        again = f"k2ktui mm2 offsets set --from {safe_text(done.before)}"
+        click.echo(f"To undo, use the same options with: {again}", err=True)
+
+    def finish(done: AppliedChange | None) -> int:
+        if done is None or not (done.state == "FAILED" or done.trace):
+            return ExitCode.OK
+        print_note(f"the connector has failed since: {done.trace}")
+        return ExitCode.FINDINGS
+
+    effect = f"change {len(change.changes):,} of its positions" if change.changes else ""
+    declared: Change[AppliedChange] = Change(
+        change.connector,
+        effect,
+        show=show,
+        apply=apply,
+        report=report,
+        as_json=lambda done: _change_object(change, done),
+        finish=finish,
+    )
+    return run_change(declared, flags)
 
 
 def _for_strimzi(
-    wanted: Callable[[Connector], Wanted], strimzi: str, namespace: str, **where: str
+    offsets_for: Callable[[Connector], _Offsets], strimzi: str, namespace: str, **where: str
 ) -> str:
     """Return the manifest to apply; the connector's state is read if it is reachable."""
     from k2ktui.mm2.flows.resources import parse_resource
@@ -198,12 +281,13 @@ def _for_strimzi(
     if where["url"] or where["connect_file"] or where["mirror"]:
         positions = positions_of(**where)
         connector = _read_if_known(positions)
-        asked = wanted(connector)
+        asked = offsets_for(connector)
         change = plan(connector, asked, _bounds(positions, asked))
     else:
         connector = unreachable_connector(where["connector"])
-        change = plan(connector, wanted(connector), None)
-    print_notes([*change.notes, *_meanings(change)])
+        change = plan(connector, offsets_for(connector), None)
+    meanings = [f"{safe_text(m.source)}: {text}" for m in change.changes if (text := _meaning(m))]
+    print_notes([*change.notes, *meanings])
     if not change.moves:
         raise ConfigError("Nothing to apply.", hint="Give --connect URL with --topic.")
     return manifest(place, change)
@@ -233,29 +317,6 @@ def _read_if_known(positions: Positions) -> Connector:
         return Connector(flow.connector.name, flow.source_alias, NOT_READ, flow.reset, {})
 
 
-def _meanings(change: StoredChange) -> list[str]:
-    return [f"{safe_text(m.source)}: {said}" for m in change.changes if (said := _meaning(m))]
-
-
-def _print_result(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(_change_object(change, done)))
-    else:
-        click.echo(
-            f"{counted(len(change.changes), 'position')} changed; "
-            f"the connector is {safe_text(done.state)}."
-        )
-        before = safe_text(done.before)
-        click.echo(
-            f"To undo, use the same options with: k2ktui mm2 offsets set --from {before}",
-            err=True,
-        )
-    if done.state == _FAILED or done.trace:
-        click.echo(f"note: the connector has failed since: {safe_message(done.trace)}", err=True)
-        return ExitCode.FINDINGS
-    return ExitCode.OK
-
-
 def _bounds(
     positions: Positions, sources: Collection[SourcePartition]
 ) -> dict[SourcePartition, Bounds] | None:
@@ -263,7 +324,7 @@ def _bounds(
     try:
         return positions.bounds(sources)
     except K2kError as error:
-        click.echo(f"note: the source cluster was not read: {error.message}", err=True)
+        print_note(f"the source cluster was not read: {error.message}")
         return None
 
 
@@ -291,24 +352,6 @@ def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, in
             unchanged=_UNCHANGED,
         )
     return {source: position for (_, source), position in positions.items()}
-
-
-def _show(connector: Connector, change: StoredChange) -> None:
-    title = f"Positions of {safe_text(connector.name)}, {safe_text(connector.state)}"
-    print_table(title, MOVES, change.moves)
-    print_notes(change.notes)
-
-
-def _row_object(move: StoredMove) -> dict[str, Any]:
-    """Return a position as ``--json`` prints it: next offsets; null is unknown or none."""
-    return {
-        "topic": move.source.topic,
-        "partition": move.source.partition,
-        "position": move.before,
-        "source_start": move.bounds.start if move.bounds else None,
-        "high_watermark": move.bounds.end if move.bounds else None,
-        "lag_records": _lag(move),
-    }
 
 
 def _change_object(change: StoredChange, done: AppliedChange | None) -> dict[str, Any]:
