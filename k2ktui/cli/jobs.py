@@ -45,12 +45,10 @@ _force = options.flag("--force", "Start even if a check fails.")
 _take_over = options.flag(
     "--take-over", "Start even if the pipeline runs elsewhere; the other run is fenced."
 )
-_wait = options.value(
+_wait = options.seconds(
     "--wait",
-    "SECONDS",
+    manager.START_S,
     "Maximum wait in seconds for the copy to begin; the job keeps running afterwards.",
-    default=manager.START_S,
-    show_default=True,
 )
 _timeout = options.seconds(
     "--timeout", manager.STOP_S, "Maximum wait in seconds until the job has stopped."

@@ -250,6 +250,8 @@ def jobs_start(folder: Path) -> list[Typed]:
         typed(f"{begin} --rewind follow"),
         typed(f"{begin} --sync --accept-cluster x"),
         typed(f"{begin} --yes"),
+        typed(f"{begin} --wait -1"),
+        typed(f"{begin} --wait nan"),
         typed("jobs start -f -"),
         typed("jobs start"),
     ]
@@ -287,6 +289,7 @@ def jobs_restart(folder: Path) -> list[Typed]:
         typed(restart, started(a_job(folder), rights)),
         typed(restart),
         typed(f"{restart} --sync"),
+        typed(f"{restart} --wait -1"),
         *protected(folder, "jobs restart", started(a_job(folder))),
         typed("jobs restart"),
     ]
