@@ -10,13 +10,12 @@ import pytest
 
 from k2ktui.cli.drill import drill as command
 from k2ktui.cli.drill.operators import TerminalOperator, TerminalSiteOperator, print_drill
-from k2ktui.cli.drill.options import read_phases
 from k2ktui.cli.terminal.notes import StatusLine
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
 from k2ktui.engine.drill.site import gather_site
 from k2ktui.engine.drill.steps import begin_phase, end_phase
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import Refused
 from k2ktui.site.run import leave_out_question
 from tests.support.commands.in_process import invoke
 from tests.support.console.sites import half_way
@@ -54,14 +53,6 @@ def show(drill: Drill, *, acting: bool) -> str:
     return invoke(shown).output
 
 
-def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
-    assert read_phases("apply, open-target") == {"apply", "open-target"}
-    assert read_phases("all") == {"all"}
-    assert read_phases(None) == frozenset()
-    with pytest.raises(ConfigError, match="--yes-to: aply is not a phase"):
-        read_phases("apply,aply")
-
-
 @pytest.mark.parametrize("kind", ["rehearse", "planned", "disaster", "failback"])
 def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
@@ -73,11 +64,6 @@ def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> No
     file.write_text(PIPELINE + "readOnly: enabled\n")
     with pytest.raises(Refused, match="readOnly is enabled"):
         invoke(command, kind, "-f", file, "--unlock")
-
-
-def test_unknown_checks_cannot_be_accepted() -> None:
-    with pytest.raises(ConfigError, match="D99 is not a check"):
-        invoke(command, "planned", "-f", "x.yaml", "--accept", "D99")
 
 
 def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
@@ -115,23 +101,6 @@ def test_hostile_names_are_escaped() -> None:
     text = show(drill, acting=True)
     assert "a\\x1b[2Jb" in text
     assert "\x1b" not in text and "\u202e" not in text
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        (("-f", "FILE", "--json"), "--html and --json cannot be combined"),
-        (("-f", "FILE", "--verify"), "--html and --verify cannot be combined"),
-        (("-d", "DIR", "--json"), "--html and --json cannot be combined"),
-    ],
-)
-def test_what_a_page_cannot_be_combined_with(
-    tmp_path: Path, more: tuple[str, ...], why: str
-) -> None:
-    page = tmp_path / "report.html"
-    with pytest.raises(ConfigError, match=why):
-        invoke(command, "report", "ID", "--html", page, *more)
-    assert not page.exists()
 
 
 def test_pipelines_are_left_out_of_an_abort_by_the_abort() -> None:

@@ -1,4 +1,4 @@
-"""The command line itself: what it says without a command, about a mistyped one, and to shells."""
+"""The command line itself: what it says without a command, and to shells; what it loads."""
 
 from __future__ import annotations
 
@@ -19,38 +19,6 @@ def test_without_a_command_it_names_the_first_steps() -> None:
     said = k2ktui()
     assert said.code == 0
     assert "k2ktui demo" in said.out and "k2ktui -f pipeline.yaml" in said.out
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [(("statsu",), "status"), (("jobs", "strat"), "start"), (("mm2", "audti"), "audit")],
-)
-def test_a_mistyped_command_is_answered_with_the_right_one(
-    typed: tuple[str, ...], meant: str
-) -> None:
-    said = k2ktui(*typed)
-    assert said.code == 2
-    assert f"No such command '{typed[-1]}'" in said.err
-    assert "Did you mean" in said.err and meant in said.err
-
-
-def test_nothing_is_suggested_for_what_is_like_nothing() -> None:
-    said = k2ktui("zzzzzz")
-    assert said.code == 2 and "Did you mean" not in said.err
-
-
-@pytest.mark.parametrize("mode", ["exclusive", "standby", "shared"])
-def test_taking_over_is_noted_where_every_start_does_it(tmp_path: Path, mode: str) -> None:
-    file = tmp_path / "orders.yaml"
-    file.write_text(
-        f"name: orders\ncoordination: {{mode: {mode}}}\n"
-        'source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}\n'
-        'target: {kafka: {common: {bootstrap.servers: "127.0.0.1:2"}}}\n'
-        "replication: [source: {topic: orders}]\n"
-    )
-    said = k2ktui("start", "-f", file, "--take-over")
-    assert said.code == 3
-    assert ("note: --take-over changes nothing" in said.err) is (mode == "exclusive")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -100,16 +68,28 @@ def test_bash_completes_commands_and_options() -> None:
         assert kinds(words, at) == {"file"}, words
 
 
-def test_listing_jobs_loads_no_client_library_and_no_check(tmp_path: Path) -> None:
+CLIENTS = {"kafka", "confluent_kafka", "pyspark", "textual", "k2ktui.replication.preflight"}
+
+
+@pytest.mark.parametrize(
+    ("words", "heavy"),
+    [
+        (["jobs", "list"], CLIENTS),
+        (["status", "--help"], {*CLIENTS, "k2ktui.sync", "k2ktui.cli.groups"}),
+        (["--version"], {*CLIENTS, "k2ktui.sync", "k2ktui.cli.views", "numpy", "rich"}),
+    ],
+)
+def test_what_is_called_often_loads_no_client_library_and_no_check(
+    words: list[str], heavy: set[str], tmp_path: Path
+) -> None:
     """An operator, and a prompt or a script, lists jobs often; no cluster is contacted."""
-    heavy = ["kafka", "confluent_kafka", "pyspark", "textual", "k2ktui.replication.preflight"]
     script = (
-        "import sys; from k2ktui.cli.main import cli; cli(['jobs', 'list'], standalone_mode=False);"
-        f"print([name for name in {heavy} if name in sys.modules])"
+        f"import sys; from k2ktui.cli.main import cli; cli({words}, standalone_mode=False);"
+        f"print({heavy} & set(sys.modules))"
     )
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
-    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1:] == ["set()"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("words", [["drill", "rehearse"], ["drill", "check"], ["drill", "list"]])

@@ -1,4 +1,4 @@
-"""Every option of every command is named in the README or in docs, and every kind of fault."""
+"""Options of every command: named in the README or in docs, and ``--json`` for all that print."""
 
 from __future__ import annotations
 
@@ -49,6 +49,25 @@ def is_named(command: str, option: click.Option) -> bool:
         for name in option.opts
         for line in LINES
     )
+
+
+def test_every_command_has_json_or_the_readme_says_why() -> None:
+    """Each that prints data prints it as JSON, too."""
+    taken: dict[str, set[str]] = {}
+    for name, option in options(cli, ""):
+        taken.setdefault(name.strip(), set()).update(option.opts)
+    without = {name for name, names in taken.items() if "--json" not in names}
+    # Groups of commands, and the program itself.
+    without -= {name for name in taken if any(other.startswith(f"{name} ") for other in taken)}
+    without -= {""}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sentence = readme.partition("takes `--json`.")[2].partition("Data goes to")[0]
+    named = set(re.findall(r"`(bug-report|[a-z ]+)`", sentence))
+    groups = {name.partition(" ")[0] for name in without}
+    assert without == {
+        exempt for exempt in without if exempt in named or exempt.partition(" ")[0] in named
+    }
+    assert named <= without | groups
 
 
 def test_every_kind_of_fault_is_named() -> None:

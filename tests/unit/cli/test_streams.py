@@ -1,4 +1,4 @@
-"""Files from standard input and pipes; output that nobody reads, or that is closed."""
+"""Files from standard input and pipes; output that is closed, full, or that nobody reads."""
 
 from __future__ import annotations
 
@@ -165,3 +165,21 @@ def test_a_thread_whose_output_nobody_reads_is_no_crash(tmp_path: Path) -> None:
     said = shell(f"XDG_STATE_HOME={tmp_path} {sys.executable} {program} | head -c 1")
     assert said.stderr.startswith("ended\n"), said.stderr
     assert list((tmp_path / "k2ktui").glob("crash-*")) == []
+
+
+@pytest.mark.parametrize("command", ["config schema", "completion bash", "--help"])
+def test_a_full_disk_is_named(command: str) -> None:
+    done = shell(f"$K {command} > /dev/full")
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr.splitlines() == [
+        "k2ktui: standard output cannot be written: No space left on device",
+        "  Fix: Free space where it leads to, or redirect it elsewhere.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", ["config show -f none.yaml", "config schema > /dev/full", "nothing"]
+)
+def test_the_exit_code_is_that_of_the_error(command: str) -> None:
+    """Also if nobody can be told: Python would end with 120."""
+    assert shell(f"$K {command} 2> /dev/full").returncode == ExitCode.USAGE

@@ -122,8 +122,10 @@ def compare(_: Path) -> list[Typed]:
     ]
 
 
-def translate(_: Path) -> list[Typed]:
-    """Exact, bounded, and not copied."""
+def translate(folder: Path) -> list[Typed]:
+    """Exact, bounded, and not copied; a checkpoint of Spark."""
+    (folder / "3").write_text('v1\n{}\n{"clicks":{"0":5}}\n')
+    checkpoint = "translate -f orders.yaml --from-spark-checkpoint 3"
     rows = [
         Translation(("clicks", 0), (SourcePartition("clicks", 0),), 12, Basis.EXACT),
         Translation(("clicks", 1), (SourcePartition("clicks", 1),), 7, Basis.BOUNDED, 3, 0, "old"),
@@ -137,6 +139,9 @@ def translate(_: Path) -> list[Typed]:
         typed(f"translate -f orders.yaml {asked} --json", {read: [rows]}),
         typed("translate -f orders.yaml clicks:0:5", {read: [rows[:1]]}),
         typed("translate -f orders.yaml clicks:0", {read: [rows]}),
+        typed(checkpoint, {read: [rows[:1]]}),
+        typed(f"{checkpoint} --json", {read: [rows[:1]]}),
+        typed(checkpoint, {read: [[]]}),
         typed("translate -f orders.yaml"),
     ]
 
@@ -157,13 +162,18 @@ def records(_: Path) -> list[Typed]:
 
 
 def verify(_: Path) -> list[Typed]:
-    """Differences, and nothing to compare."""
+    """Differences, a sample of a part of the mapping, and nothing to compare."""
     read = "k2ktui.sync.operations.verify_content"
     nothing = replace(VERIFIED, verification=type(VERIFIED.verification)(()), unasked=())
+    part = replace(
+        nothing, verification=replace(nothing.verification, sampled_from=20_000, mapped=1_500_000)
+    )
     return [
         typed("verify -f orders.yaml", {read: VERIFIED, **PAIR}),
         typed("verify -f orders.yaml --json", {read: VERIFIED, **PAIR}),
         typed("verify -f orders.yaml", {read: nothing, **PAIR}),
+        typed("verify -f orders.yaml", {read: part, **PAIR}),
+        typed("verify -f orders.yaml --sample 0", {read: part, **PAIR}),
         typed("verify -f orders.yaml", {read: NO_SOURCE, **PAIR}),
         typed("verify -f orders.yaml --plan plan.json --translated"),
     ]

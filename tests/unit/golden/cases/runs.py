@@ -82,13 +82,15 @@ def start(folder: Path) -> list[Typed]:
     run, begin = "k2ktui.cli.start.run_pipeline", "start -f orders.yaml"
     warned = warning_check("topics", "clicks has no records", "Nothing to do.")
     refused = failed_check("rights", "no Read on topic clicks", "Grant Read on clicks.")
-    (folder / "exclusive.yaml").write_text("coordination: {mode: exclusive}\n")
+    modes = ("exclusive", "standby", "shared")
+    for mode in modes:
+        (folder / f"{mode}.yaml").write_text(f"coordination: {{mode: {mode}}}\n")
     return [
         typed(begin, {run: runs(0, warned)}),
         typed(f"{begin} --log-format json", {run: runs(1, refused)}),
         typed(begin, {run: NO_PYSPARK}),
         typed(begin, {run: NO_TARGET}),
-        typed(f"{begin} -f exclusive.yaml --take-over", {run: 0}),
+        *(typed(f"{begin} -f {mode}.yaml --take-over", {run: 0}) for mode in modes),
         *protected(folder, "start", {run: 0}),
         typed(f"{begin} --yes"),
         typed(f"{begin} --log-format xml"),
