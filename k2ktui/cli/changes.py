@@ -13,7 +13,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import click
 
@@ -21,11 +21,13 @@ from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.moves.apply import WriteOutcome, results_text
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.columns import Column
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.engine.moves.apply import WriteOutcome
 
 Done = TypeVar("Done")
 Row = TypeVar("Row")
@@ -206,6 +208,8 @@ def show_written(
     outcome: Callable[[Row], WriteOutcome],
 ) -> None:
     """Print the rows, those that were not applied first."""
+    from k2ktui.engine.moves.apply import WriteOutcome, results_text
+
     first = sorted(rows, key=lambda row: outcome(row) is WriteOutcome.APPLIED)
     print_table(f"Journal entry {done.id}", columns, first, most=MOST)
     click.echo(f"{results_text(done.counts)}.")

@@ -37,7 +37,7 @@ from k2ktui.cli.terminal.tables import (
     print_table,
     read_beside,
 )
-from k2ktui.cli.views import GROUP_COLUMNS
+from k2ktui.cli.views import group_columns
 from k2ktui.engine.moves.apply import OffsetWrite, WriteResult
 from k2ktui.engine.moves.group_positions import make_group_positions
 from k2ktui.engine.moves.groups import outcome, snapshot_notes
@@ -59,7 +59,6 @@ from k2ktui.present.formatting import WORDS, moment, number
 from k2ktui.present.groups import outcome_text
 from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.present.plans import plan_columns, summarize_plan
-from k2ktui.runtime.log_lines import RunLog
 from k2ktui.text import counted, duration, safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool) -> Non
     print_pair(flow.config, positions.pair_state)
     print_notes(snapshot_notes(snapshot))
     title = f"{safe_text(positions.pipeline)} at {moment(positions.taken_at)}"
-    print_table(title, GROUP_COLUMNS, positions.rows, most=MOST)
+    print_table(title, group_columns(), positions.rows, most=MOST)
     click.echo(outcome_text(outcome(positions.rows)))
     for line in group_lines(positions.estimate, failed_over=positions.pair_state.moved):
         click.echo(line)
@@ -356,6 +355,7 @@ def sync(
 ) -> int:
     """Run the loop; with ``--once``, findings if groups were left alone or not moved."""
     from k2ktui.parity.watcher import watch_parity
+    from k2ktui.runtime.log_lines import RunLog
     from k2ktui.sync.loop.poll_text import is_worth_reporting, poll_event, poll_lines
     from k2ktui.sync.loop.running import SyncReports, SyncRun
 

@@ -21,7 +21,6 @@ from k2ktui.cli.changes import (
     written_code,
 )
 from k2ktui.cli.check import check_text
-from k2ktui.cli.groups import result_object, show_applied, show_plan
 from k2ktui.cli.mm2_offsets import MIRROR_HELP, positions_of, where_options
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import access_to, allowed_to, load_flow, load_pipeline
@@ -29,7 +28,6 @@ from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.streams import ended_code, note_signals
 from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.config.inputs import absolute_files
-from k2ktui.engine.moves.plan import Rewind, dump_plan
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import (
     REFUSALS,
@@ -41,15 +39,6 @@ from k2ktui.errors import (
     Refused,
     TimedOut,
 )
-from k2ktui.mm2.checkpoints.plan import (
-    CONSUMERS_STOPPED,
-    PRODUCERS_STOPPED,
-    REQUIRED,
-    checks,
-    make_plan,
-    standing_in_the_way,
-)
-from k2ktui.present.audits import audit_columns
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import moment, number
 from k2ktui.text import counted, safe_message, safe_text
@@ -65,7 +54,14 @@ _MIN_INTERVAL_S = 0.5
 _REFUSED_PAUSE_S = 30.0
 _OUTAGES: tuple[type[K2kError], ...] = (ConnectionFailed, TimedOut)
 _AUDITED = "Show what groups would re-read or skip with MirrorMaker 2's checkpoints."
-AUDIT_COLUMNS = audit_columns()
+# Not imported from k2ktui.mm2.checkpoints.plan and k2ktui.engine.moves.plan, which load numpy.
+REQUIRED = (
+    "consumers-stopped",
+    "producers-stopped",
+    "everything-replicated",
+    "topics-of-their-own",
+)
+REWINDS = ("never", "follow")
 
 
 @click.group()
@@ -137,6 +133,7 @@ def _write_new(path: str, text: str) -> None:
 def audit(files: tuple[str, ...], as_json: bool) -> int:
     """Read both clusters once and print; findings if a group would not resume where it was."""
     from k2ktui.mm2.audit import audit as audit_flow
+    from k2ktui.present.audits import audit_columns
 
     result = audit_flow(load_flow(files))
     if as_json:
@@ -144,7 +141,7 @@ def audit(files: tuple[str, ...], as_json: bool) -> int:
     else:
         print_notes(result.notes)
         title = f"MirrorMaker 2 {safe_text(result.flow)} at {moment(result.taken_at)}"
-        print_table(title, AUDIT_COLUMNS, result.rows)
+        print_table(title, audit_columns(), result.rows)
         totals = result.totals()
         click.echo(
             f"{totals['wrong']:,} of {totals['rows']:,} would not continue at the same "
@@ -165,10 +162,10 @@ def audit(files: tuple[str, ...], as_json: bool) -> int:
 @options.seconds("--watch", 5.0, "Time in seconds without new source records before committing.")
 @options.choice(
     "--rewind",
-    Rewind,
+    REWINDS,
     "Action where the target's committed offset is ahead of the checkpoint: never (keep "
     "it) or follow (commit the lower offset).",
-    Rewind.NEVER,
+    "never",
 )
 @options.choice(
     "--accept accepted",
@@ -196,6 +193,15 @@ def apply_checkpoints(
     Reads the checkpoints topic once, checks the preconditions, shows a plan, asks for confirmation,
     commits the offsets on the target and reads them back. k2ktui undo reverts it.
     """
+    from k2ktui.cli.groups import result_object, show_applied, show_plan
+    from k2ktui.engine.moves.plan import Rewind, dump_plan
+    from k2ktui.mm2.checkpoints.plan import (
+        CONSUMERS_STOPPED,
+        PRODUCERS_STOPPED,
+        checks,
+        make_plan,
+        standing_in_the_way,
+    )
     from k2ktui.mm2.checkpoints.reader import CheckpointReader, read_checkpoints
     from k2ktui.mm2.mirror_flow import load_mirror
     from k2ktui.sync.moves.plans import whoami

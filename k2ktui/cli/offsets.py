@@ -17,7 +17,6 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.tables import note_pair, print_json, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state
-from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.engine.moves.positions import MoveEffect
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.hold import Hold, HoldKey
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
     from k2ktui.engine.access import Access
     from k2ktui.engine.deleted_logs import DeletedLog
+    from k2ktui.engine.moves.journal import Runner
     from k2ktui.sync.holds import HoldChange
     from k2ktui.sync.moves.acknowledge import Acknowledgment
     from k2ktui.sync.moves.position_writer import PositionWriteResult
@@ -52,6 +52,7 @@ def offsets() -> None:
 @options.reading
 def show(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
+    from k2ktui.engine.moves.journal import RunKind
     from k2ktui.sync.moves.positions import PositionPlanner
 
     config = load_pipeline(files)

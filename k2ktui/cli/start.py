@@ -21,8 +21,6 @@ from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.streams import ending_signals
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
-from k2ktui.runtime.log_lines import RunLog
-from k2ktui.starting import run_pipeline
 from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -174,6 +172,9 @@ def start(
     options: ProgramOptions,
 ) -> int:
     """Run the pipeline, and return the exit code."""
+    from k2ktui.runtime.log_lines import RunLog
+    from k2ktui.starting import run_pipeline
+
     config = load_pipeline(files, templates=options.templates)
     allowed = allowed_to(config, "starting the pipeline", unlock=unlock)
     if accepted or yes:  # a start without them does not wait for this import

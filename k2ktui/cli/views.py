@@ -22,14 +22,11 @@ from k2ktui.cli.terminal.tables import print_json, print_pair, print_table
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, pick, text_column
-from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
-from k2ktui.present.groups import mappings_lines, row_columns
-from k2ktui.present.pair_state import moved_lines
-from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.engine.moves.groups import GroupRow
     from k2ktui.fleet.files import PipelineFile
     from k2ktui.fleet.model import FleetRow
     from k2ktui.watch.feed import Feed
@@ -40,11 +37,6 @@ if TYPE_CHECKING:
 READ_S = 120.0
 _TICK_S = 0.5
 _ONCE_S = 30.0
-GROUP_COLUMNS = pick(
-    row_columns(WORDS),
-    *("group", "partition", "states", "source", "target", "translated", "basis", "divergence"),
-    *("skipped-now", "reread-now", "skipped", "reread", "why"),
-)
 
 
 @click.command(help="Show positions, lag and coverage; works while no job is running.")
@@ -52,6 +44,9 @@ GROUP_COLUMNS = pick(
 @options.flag("--groups with_groups", "Include consumer groups.")
 def status(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
+    from k2ktui.present.failover import failover_lines, objectives_line
+    from k2ktui.present.groups import mappings_lines
+    from k2ktui.present.pair_state import moved_lines
     from k2ktui.watch.once import read_once
 
     flow = load_flow(files)
@@ -71,7 +66,7 @@ def status(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
                     click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
         _print_sentences([*moved_lines(view), *mappings_lines(view)])
         if view.groups:
-            print_table("Consumer groups", GROUP_COLUMNS, view.groups)
+            print_table("Consumer groups", group_columns(), view.groups)
         if view.objectives and not view.is_left:
             _print_sentences([objectives_line(view)])
         if view.last_comparison is not None:
@@ -97,7 +92,20 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     return printed
 
 
+def group_columns() -> tuple[Column[GroupRow], ...]:
+    """Return the columns of a table of groups."""
+    from k2ktui.present.groups import row_columns
+
+    return pick(
+        row_columns(WORDS),
+        *("group", "partition", "states", "source", "target", "translated", "basis", "divergence"),
+        *("skipped-now", "reread-now", "skipped", "reread", "why"),
+    )
+
+
 def partition_table_columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:
+    from k2ktui.present.partitions import partition_columns
+
     shown = pick(
         partition_columns(WORDS),
         *("partition", "state", "path", "position", "end", "lag", "behind", "held-back"),

@@ -9,21 +9,19 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.present.columns import SENTENCE, Column
-from k2ktui.present.pair_state import is_plain, pair_line
 from k2ktui.text import safe_message
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from k2ktui.engine.drill.pair_state import PairState
 
 T = TypeVar("T")
 
@@ -33,17 +31,18 @@ _BETWEEN, _SENTENCE = 3, 24
 _UNBOUNDED = 1_000_000
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the command line; Rich would end the program with 1, findings."""
-        raise
-
-
 def output() -> Console:
     """Return the console for tables on standard output; without a terminal, its width is unlimited.
 
     Rich also takes a pipe for a terminal, if ``FORCE_COLOR`` or ``TTY_COMPATIBLE`` is set.
     """
+    from rich.console import Console  # Rich is a tenth of a second, which not all commands need
+
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command line; Rich would end the program with 1, findings."""
+            raise
+
     console = _Console()
     if console.is_terminal and console.file.isatty():
         return console
@@ -67,6 +66,10 @@ def print_table(
         console: console to print to, standard output by default.
         most: maximum number of rows on a terminal; a line below gives the number left out.
     """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     out = console or output()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     every = list(rows)
@@ -99,6 +102,7 @@ def _fitting(
 
     Sentences stay: they are wrapped.
     """
+    from rich.cells import cell_len
 
     def needed(column: Column[T]) -> int:
         lines = [line for cell in cells[column.id] for line in cell.split("\n")]
@@ -127,6 +131,8 @@ def print_json(value: object, indent: int | None = None) -> None:
 
 def print_pair(config: PipelineConfig, state: PairState) -> None:
     """Print the state of the pair as the first line of the output."""
+    from k2ktui.present.pair_state import pair_line
+
     click.echo(f"Pair: {pair_line(config, state)}")
 
 
@@ -156,5 +162,7 @@ def note_pair(config: PipelineConfig, state: PairState) -> None:
 
     For commands whose output programs read.
     """
+    from k2ktui.present.pair_state import is_plain, pair_line
+
     if not is_plain(state):
         print_note(f"pair: {pair_line(config, state)}")

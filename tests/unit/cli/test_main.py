@@ -76,6 +76,10 @@ CLIENTS = {"kafka", "confluent_kafka", "pyspark", "textual", "k2ktui.replication
     [
         (["jobs", "list"], CLIENTS),
         (["status", "--help"], {*CLIENTS, "k2ktui.sync", "k2ktui.cli.groups"}),
+        (["config", "schema"], {*CLIENTS, "k2ktui.sync", "numpy", "rich"}),
+        (["mm2", "import", "--help"], {"confluent_kafka", "pyspark", "numpy", "rich"}),
+        (["watch", "--help"], {*CLIENTS, "k2ktui.sync", "numpy", "rich"}),
+        (["plan", "--help"], {*CLIENTS, "k2ktui.starting", "rich"}),
         (["--version"], {*CLIENTS, "k2ktui.sync", "k2ktui.cli.views", "numpy", "rich"}),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from k2ktui.cli import mm2
 from k2ktui.engine.mapping.replica import TargetLog
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
@@ -17,6 +18,7 @@ from k2ktui.mm2.checkpoints.plan import (
     OWN_TOPICS,
     PRODUCERS_STOPPED,
     REPLICATED,
+    REQUIRED,
     RESET,
     RETAINED,
     ClusterObservation,
@@ -173,3 +175,8 @@ def test_a_group_that_the_source_hides_may_be_in_use() -> None:
     assert [c.name for c in standing_in_the_way(checks(seen), ())] == [CONSUMERS_STOPPED]
     others = {**SEEN.source, "other": GroupView("Stable", 1)}
     assert standing_in_the_way(checks(replace(SEEN, source=others)), ()) == []
+
+
+def test_the_command_offers_what_the_plan_knows() -> None:
+    assert mm2.REQUIRED == REQUIRED
+    assert tuple(Rewind) == mm2.REWINDS

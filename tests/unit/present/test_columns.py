@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 from rich.console import Console
 
-from k2ktui.cli import groups, jobs, mm2, offsets, views
+from k2ktui.cli import groups, jobs, offsets, views
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import Outcome
@@ -69,20 +69,20 @@ def test_text_has_the_words_of_the_screen_without_its_signs() -> None:
                 assert text.cell(row).text == shown
     for group_row in view.groups:
         cells = {column.id: column.cell(group_row).text for column in row_columns(UNICODE)}
-        assert [column.cell(group_row).text for column in views.GROUP_COLUMNS] == [
-            cells[column.id] for column in views.GROUP_COLUMNS
+        assert [column.cell(group_row).text for column in views.group_columns()] == [
+            cells[column.id] for column in views.group_columns()
         ]
 
 
 def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens() -> None:
     sets = (
         (partition_columns(ASCII), ()),
-        (row_columns(ASCII), views.GROUP_COLUMNS),
+        (row_columns(ASCII), views.group_columns()),
         (summary_columns(ASCII, compared=True), ()),
         (plan_columns(ASCII), groups.PLAN_COLUMNS),
         (move_columns(ASCII), offsets.MOVES),
         (run_columns(ASCII, lambda: 0.0), jobs.columns(0.0)),
-        (audit_columns(), mm2.AUDIT_COLUMNS),
+        (audit_columns(), ()),
         (entry_columns(ASCII, ()), groups.journal_columns([])),
     )
     for drawn, text in sets:
@@ -98,7 +98,7 @@ def test_commands_print_what_screens_show() -> None:
     assert re.search(r"clicks-2 +behind +verbatim +88,802 +90,002 +1,200 +3\.0 s", shown)
     down = Reading(view, K2kError("no route"))
     assert "copied" in printed(views.partition_table_columns(down), list(view.partitions), 200)
-    shown = printed(views.GROUP_COLUMNS, list(view.groups), 250)
+    shown = printed(views.group_columns(), list(view.groups), 250)
     assert re.search(r"billing +payments-0 .* exact +\+107 ", shown)
     assert "no mapping reaches so far back" in shown
 
@@ -138,7 +138,7 @@ def test_names_are_whole_at_every_width(width: int) -> None:
         made.group(
             "billing-service", made.partition("orders-of-europe", number, end=90_000 + number)
         )
-    lines = printed(views.GROUP_COLUMNS, list(made.view().groups), width).splitlines()
+    lines = printed(views.group_columns(), list(made.view().groups), width).splitlines()
     assert max(map(len, lines)) <= width
     for number in range(4):
         [line] = [line for line in lines if f"orders-of-europe-{number}" in line]

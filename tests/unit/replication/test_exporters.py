@@ -338,7 +338,7 @@ def test_a_prefix_that_begins_no_name() -> None:
 
 def test_nothing_is_loaded_when_it_is_off() -> None:
     code = """
-import sys, k2ktui.cli.start
+import sys, k2ktui.cli.start, k2ktui.starting
 from k2ktui.replication.telemetry.session import measure_run
 from tests.support.pipelines.telemetry import STARTED, pipeline
 with measure_run(pipeline(), lambda _: None, env={}) as report:

@@ -79,7 +79,7 @@ def runs(code: int, *checks: Check) -> Callable[..., int]:
 
 def start(folder: Path) -> list[Typed]:
     """Every line of a run's log; not started; clusters that are not accepted."""
-    run, begin = "k2ktui.cli.start.run_pipeline", "start -f orders.yaml"
+    run, begin = "k2ktui.starting.run_pipeline", "start -f orders.yaml"
     warned = warning_check("topics", "clicks has no records", "Nothing to do.")
     refused = failed_check("rights", "no Read on topic clicks", "Grant Read on clicks.")
     modes = ("exclusive", "standby", "shared")
