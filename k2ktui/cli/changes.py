@@ -86,6 +86,7 @@ class Change(Generic[Done]):
         allow: refuses what may not be changed, before it is asked.
         side: the cluster that is changed; on the ``source`` ``--yes`` skips nothing.
         nothing: what is said if there is nothing to do.
+        notes_nothing: whether that is said with ``--json``, too.
         not_done: what is said of ``--dry-run``.
     """
 
@@ -101,6 +102,7 @@ class Change(Generic[Done]):
     allow: Callable[[], object] = lambda: None
     side: str = "target"
     nothing: str = "Nothing to change."
+    notes_nothing: bool = False
     not_done: str = ""
 
 
@@ -113,7 +115,7 @@ def run_change(change: Change[Done], flags: ChangeFlags) -> int:
     Raises:
         Refused: it was not confirmed, or may not be made.
     """
-    if not flags.as_json or not (flags.yes or flags.dry_run):
+    if not flags.as_json or (change.effect and not (flags.yes or flags.dry_run)):
         with redirect_stdout(sys.stderr) if flags.as_json else nullcontext():
             change.show()
     change.check()
@@ -123,6 +125,8 @@ def run_change(change: Change[Done], flags: ChangeFlags) -> int:
         confirm(change.name, change.effect, yes=flags.yes, side=change.side)
         done = change.apply()
     if flags.as_json:
+        if not change.effect and change.notes_nothing:
+            click.echo(change.nothing, err=True)
         printed = change.as_json(done)
         click.echo(printed if isinstance(printed, str) else json.dumps(printed))
     elif done is not None:

@@ -178,6 +178,7 @@ def reset(
         finish=lambda done: written_code(done) if made.applied else ExitCode.FINDINGS,
         side=side,
         nothing="Nothing to apply.",
+        notes_nothing=True,
     )
     return run_change(change, flags)
 
@@ -286,10 +287,11 @@ def apply(plan_file: str, files: tuple[str, ...], flags: ChangeFlags) -> int:
         apply=lambda: apply_plan(config, made, files or made.files, allowed),
         report=show_applied,
         undo=lambda done: f"k2ktui undo {done.id}",
-        as_json=lambda done: result_object(config.name, done),
+        as_json=lambda done: result_object(config.name if done else made.pipeline, done),
         finish=written_code,
         side=made.side,
         nothing="Nothing to apply.",
+        notes_nothing=True,
     )
     return run_change(change, flags)
 

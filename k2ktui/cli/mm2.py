@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,7 +99,7 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
     imported = import_flow(settings.flow(flow))
     notes = [*settings.notes, *imported.notes]
     if output is not None:
-        _write_new(output, imported.text)
+        _write_new(Path(output), imported.text)
     if as_json:
         print_json({"file": output, "text": imported.text, "notes": notes})
         return
@@ -110,7 +111,7 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
         click.echo(f"{name} was written. Next: k2ktui config validate -f {name}", err=True)
 
 
-def _write_new(path: str, text: str) -> None:
+def _write_new(path: Path, text: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

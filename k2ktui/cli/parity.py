@@ -103,9 +103,10 @@ def apply(plan_file: str, files: tuple[str, ...], flags: ChangeFlags) -> int:
         apply=lambda: apply_plan(config, made, files or made.files, allowed),
         report=_show_applied,
         undo=lambda done: f"k2ktui parity undo {done.id}",
-        as_json=lambda done: _result_object(config.name, done),
+        as_json=lambda done: _result_object(config.name if done else made.pipeline, done),
         finish=written_code,
         nothing="Nothing to apply.",
+        notes_nothing=True,
     )
     return run_change(change, flags)
 

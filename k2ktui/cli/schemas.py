@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from k2ktui.cli.changes import Change, ChangeFlags, change_flags, run_change
@@ -93,12 +95,13 @@ def apply(files: tuple[str, ...], deleted: bool, flags: ChangeFlags) -> int:
         show=lambda: show_schema_plan(config.name, made),
         apply=lambda: apply_schema_plan(settings, made),
         report=report,
-        as_json=lambda rows: {
-            "pipeline": config.name,
-            "schemas": [applied_object(row) for row in rows or ()],
-        },
+        as_json=lambda rows: json.dumps(
+            {"pipeline": config.name, "schemas": [applied_object(row) for row in rows or ()]},
+            indent=None if rows is None else 2,
+        ),
         finish=finish,
         nothing="Nothing to register.",
+        notes_nothing=True,
     )
     return run_change(change, flags)
 

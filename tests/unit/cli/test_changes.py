@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from k2ktui.cli.changes import Change, ChangeFlags, run_change
 from k2ktui.cli.groups import effect_text, plan, show_plan
 from k2ktui.cli.offsets import note_moves, show_moves
 from k2ktui.cli.terminal.notes import print_notes
@@ -49,6 +50,24 @@ def test_with_json_the_plan_is_on_standard_error_before_the_question(
         json = replace(text, arguments=(*text.arguments, "--json"))
         assert printed(json, tmp_path) == (set(), shown | remarks)
         assert shown or command == "drill release"
+
+
+@pytest.mark.parametrize(("effect", "noted"), [("write", ""), ("", "Nothing to apply.\n")])
+def test_with_json_nobody_sees_a_plan_who_is_not_asked(
+    effect: str, noted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change: Change[None] = Change(
+        "orders",
+        effect,
+        show=lambda: click.echo("the plan"),
+        apply=lambda: None,
+        report=lambda _: None,
+        as_json=lambda _: {},
+        nothing="Nothing to apply.",
+        notes_nothing=True,
+    )
+    run_change(change, ChangeFlags(dry_run=bool(effect), as_json=True))
+    assert capsys.readouterr() == ("{}\n", noted)
 
 
 @pytest.mark.parametrize("forced", ["", "FORCE_COLOR", "TTY_COMPATIBLE"])
