@@ -5,7 +5,6 @@ Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.erro
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -20,6 +19,7 @@ import click
 from k2ktui import diagnostics
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
+from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import own_directory
 from k2ktui.cli.terminal.notes import print_note, shown_progress
 from k2ktui.cli.terminal.streams import (
@@ -98,7 +98,7 @@ _PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
 
-class _Program(click.Group):
+class _Program(options.Group):
     """The whole command line: a command's module is imported when it is called."""
 
     # Click would end the program with 1, findings, once its reader has ended.
@@ -121,19 +121,6 @@ class _Program(click.Group):
         complete_files(command)
         add_log_options(command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name commands that are spelled like an unknown one."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = difflib.get_close_matches(args[0], _COMMANDS, n=3)
-            if not near:
-                raise
-            text = f"{error.message} Did you mean {' or '.join(near)}?"
-            raise click.UsageError(text, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -65,7 +65,7 @@ REQUIRED = (
 REWINDS = ("never", "follow")
 
 
-@click.group()
+@click.group(cls=options.Group)
 def mm2() -> None:
     """Import, audit and correct MirrorMaker 2 flows."""
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from k2ktui.parity.writer import ParityApplied
 
 
-@click.group()
+@click.group(cls=options.Group)
 def parity() -> None:
     """Keep topic settings, client quotas and ACLs of the target in step with the source."""
 

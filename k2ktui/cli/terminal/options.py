@@ -1,7 +1,8 @@
-"""Options that several commands share."""
+"""Options that several commands share, and groups of commands."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,23 @@ T = TypeVar("T", int, float, float | None)
 MIN_INTERVAL_S, _LONGEST_INTERVAL_S = 2.0, 3600.0
 # Longer than anyone waits; clocks and waits overflow far beyond.
 LONGEST_WAIT_S = 30 * 86_400.0
+
+
+class Group(click.Group):
+    """Commands; those that are spelled like an unknown one are named."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As Click, but older versions of Click name none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3)
+            if not near:
+                raise
+            text = f"{error.message} Did you mean {' or '.join(near)}?"
+            raise click.UsageError(text, ctx) from error
 
 
 def value(names: str, metavar: str, text: str, **more: Any) -> Callable[[F], F]:

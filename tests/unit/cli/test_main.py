@@ -21,6 +21,13 @@ def test_without_a_command_it_names_the_first_steps() -> None:
     assert "k2ktui demo" in said.out and "k2ktui -f pipeline.yaml" in said.out
 
 
+@pytest.mark.parametrize(("words", "meant"), [("mm2 audti", "audit"), ("parity aply", "apply")])
+def test_a_mistyped_command_is_answered_by_any_version_of_click(words: str, meant: str) -> None:
+    said = k2ktui(*words.split())
+    assert said.code == 2
+    assert f"No such command '{words.split()[-1]}'. Did you mean {meant}?" in said.err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_for_its_shell(shell: str) -> None:
     said = k2ktui("completion", shell)
