@@ -46,13 +46,6 @@ def console(pair: Pair) -> Tmux:
     return tmux
 
 
-def agree(tmux: Tmux, typed: str) -> None:
-    """Type what the dialog asks for."""
-    tmux.sees(f"type {typed} to", timeout=PATIENCE)
-    tmux.type(typed)
-    tmux.press("Tab", "Space")
-
-
 def continue_to(tmux: Tmux, name: str, *texts: str) -> None:
     """Accept whatever stops the drill, as no pipeline runs here, until the texts are shown."""
 
@@ -61,7 +54,7 @@ def continue_to(tmux: Tmux, name: str, *texts: str) -> None:
         if " with A" in screen:
             tmux.press("A")
             tmux.sees("in spite of these findings")
-            agree(tmux, name)
+            tmux.agree(name)
         return all(text in screen for text in texts)
 
     eventually(found, str(texts), PATIENCE)
@@ -75,7 +68,7 @@ def begin(tmux: Tmux, pair: Pair) -> None:
     tmux.sees("up, down choose; tab goes to the groups")
     tmux.press("Down", "Enter")
     tmux.sees("12 phases: preflight", "You confirm each of these", "k2ktui drill planned")
-    agree(tmux, name)
+    tmux.agree(name)
     tmux.sees("preflight failed: stopped by", "accept D07, D08 with A", timeout=PATIENCE)
     continue_to(tmux, name, "Stop the producers on the source.", "s of 30 s")
     # Nothing is hidden: the whole checklist, the figures, who acts, and the way back.
@@ -125,7 +118,7 @@ def test_a_second_operator_watches_takes_over_and_aborts(
             second.sees("Resume: ", "acts on it; O")  # the rest is on the next line
             second.press("O")
             second.sees("changes nothing from then on")
-            agree(second, name)
+            second.agree(name)
             second.sees("It runs here: H holds it.", timeout=PATIENCE)
             first.sees(
                 "another operator has taken over drill",
@@ -133,7 +126,7 @@ def test_a_second_operator_watches_takes_over_and_aborts(
                 timeout=PATIENCE,
             )
         continue_to(second, name, "type apply to confirm")
-        agree(second, "apply")
+        second.agree("apply")
         continue_to(second, name, "type fence-replicator to confirm")
         for number, group in enumerate(pair.groups):
             assert pair.target_offsets(group) == pair.expected_offsets(number)
@@ -143,7 +136,7 @@ def test_a_second_operator_watches_takes_over_and_aborts(
         second.sees("You can still go back: X aborts, and restores 1 change.")
         second.press("X")
         second.sees("Restores, the last change first:")
-        agree(second, name)
+        second.agree(name)
         second.sees("aborted planned", timeout=PATIENCE)
         first.sees("aborted planned", timeout=PATIENCE)
     drill = drill_of(pair)
@@ -164,12 +157,12 @@ def test_a_source_that_is_killed_turns_a_planned_drill_into_a_disaster_drill(
         tmux.sees("The source does not answer: D continues without it.", timeout=PATIENCE)
         tmux.press("D")
         tmux.sees("records that were not copied are lost", "k2ktui drill resume", "--as")
-        agree(tmux, name)
+        tmux.agree(name)
         for phase in (DrillPhase.SOURCE_LOST, DrillPhase.FENCE_REPLICATOR, DrillPhase.APPLY):
             continue_to(tmux, name, f"type {phase} to confirm", "You can still go back afterwards")
-            agree(tmux, str(phase))
+            tmux.agree(str(phase))
         continue_to(tmux, name, "type open-target to confirm", "This is the point of no return.")
-        agree(tmux, str(DrillPhase.OPEN_TARGET))
+        tmux.agree(str(DrillPhase.OPEN_TARGET))
         tmux.sees("You cannot go back: the target is open.", "watch-clients", timeout=PATIENCE)
         tmux.press("H")
         tmux.sees("No operator acts on it: R resumes it.", timeout=PATIENCE)

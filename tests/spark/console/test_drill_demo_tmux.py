@@ -52,20 +52,13 @@ def act(tmux: Tmux, choice: str, so: str) -> None:
     eventually(lambda: so in k2ktui("demo", "--do", "show").stdout, so, PATIENCE)
 
 
-def agree(tmux: Tmux, typed: str) -> None:
-    """Wait for a dialog, and type what it asks for."""
-    tmux.sees(f"type {typed} to", timeout=PATIENCE)
-    tmux.type(typed)
-    tmux.press("Tab", "Space")
-
-
 def begin(tmux: Tmux, downs: int, title: str, name: str) -> None:
     """Start a drill of the dialog."""
     tmux.press("N")
     tmux.sees("up, down choose; tab goes to the groups", timeout=PATIENCE)
     tmux.press(*["Down"] * downs, "Enter")
     tmux.sees(title, timeout=PATIENCE)
-    agree(tmux, name)
+    tmux.agree(name)
 
 
 def copied(file: Path) -> bool:
@@ -105,10 +98,10 @@ def switch_over(tmux: Tmux) -> None:
     act(tmux, "stop the producers", "The producers are stopped.")
     tmux.sees("Stop the consumers on the source.", "3 groups with members", timeout=PATIENCE)
     act(tmux, "stop all consumers", "The consumers are stopped.")
-    agree(tmux, "apply")
-    agree(tmux, "fence-replicator")
+    tmux.agree("apply")
+    tmux.agree("fence-replicator")
     tmux.sees("This is the point of no return.", timeout=PATIENCE)
-    agree(tmux, "open-target")
+    tmux.agree("open-target")
     tmux.sees(
         "Start producers and consumers on the target.", "0 of 3 groups read", timeout=PATIENCE
     )
@@ -131,7 +124,7 @@ def test_the_keys_of_the_page_and_a_planned_switchover(demo: tuple[Tmux, Path]) 
     tmux.sees("preflight failed: stopped by D20", timeout=PATIENCE)
     act(tmux, "stop the consumers on the target", "recommender). The source cluster")
     tmux.press("R")
-    agree(tmux, "demo")
+    tmux.agree("demo")
     switch_over(tmux)
     tmux.sees("done planned", "The pipeline is fenced. The way back:", timeout=PATIENCE)
     # Overview calls nothing of it a loss, and J does not begin to check.

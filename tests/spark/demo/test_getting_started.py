@@ -6,6 +6,7 @@ They are typed in ``tests/spark/console/test_drill_demo_tmux.py``.
 from __future__ import annotations
 
 import re
+import time
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from tests.support.console.tmux import Tmux
 PAGE = Path(__file__).parents[3] / "docs" / "getting-started.md"
 PATIENCE = 300.0
 DIVERGES = "legacy-report"
+# A person looks before Enter; one that comes with other keys is the end of a pasted line.
+_LOOK_S = 1.0
 # A key, a name to type, a text to be seen, or a key by its name.
-WORD = re.compile(r"type `([^`]+)`, Tab, space|`(\S)`|`([^`]+)`|\*([^*]+)\*|\b(Enter)\b")
+WORD = re.compile(r"type `([^`]+)`, Enter|`(\S)`|`([^`]+)`|\*([^*]+)\*|\b(Enter)\b")
 
 
 def rows() -> list[tuple[str, str]]:
@@ -58,7 +61,9 @@ def follow(tmux: Tmux, keys: str) -> None:
         if name:
             tmux.sees(f"type {name} to", timeout=PATIENCE)
             tmux.type(name)
-            tmux.press("Tab", "Space")
+            tmux.sees("then Enter, or Tab and space; Esc cancels", timeout=PATIENCE)
+            time.sleep(_LOOK_S)
+            tmux.press("Enter")
         elif key or special:
             before = tmux.screen
             tmux.press(key or special)

@@ -12,6 +12,8 @@ from typing import Self
 from tests.support.clusters.kafka import TIMEOUT, eventually
 
 TMUX = shutil.which("tmux")
+# As long as the checks that a dialog waits for may take on a busy machine.
+_DIALOG_S = 300.0
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -59,6 +61,16 @@ class Tmux:
             eventually(lambda: all(text in self.screen for text in texts), str(texts), timeout)
         except AssertionError as error:
             raise AssertionError(f"{error}:\n{self.screen}") from None
+
+    def agree(self, name: str = "") -> None:
+        """Type the name that a dialog asks for, if any; apply once all that it does is shown."""
+        if name:
+            self.sees(f"type {name} to", timeout=_DIALOG_S)
+            self.type(name)
+            self.sees("Tab and space; Esc cancels", timeout=_DIALOG_S)
+            self.press("Tab")
+        self.sees("space applies; Esc cancels", timeout=_DIALOG_S)
+        self.press("Space")
 
     def resize(self, width: int, height: int) -> None:
         """Make the window larger or smaller."""
