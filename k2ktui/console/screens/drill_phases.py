@@ -30,6 +30,7 @@ from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.steps import (
     can_go_back,
     describe_next,
+    has_begun_tail,
 )
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.drill.topics import TOPICS_STEP
@@ -376,8 +377,9 @@ class DrillScreen(DrillChecklist):
         flow, files, may = self.flow, self.session.files, self.session.access
         command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
         lines: list[str | Line] = [*texts, describe_next(drill), "", command]
-        # Nothing brings back who acted on it, or the phases that need the source.
-        undoable = can_go_back(drill) and not (take_over or as_disaster)
+        # Nothing brings back who acted on it, the phases that need the source, or a tail.
+        is_final = take_over or as_disaster or has_begun_tail(drill)
+        undoable = can_go_back(drill) and not is_final
         title = f"{label}: drill {drill.id}"
         if not await self._agree(drill, title, lines, label, undoable=undoable):
             return

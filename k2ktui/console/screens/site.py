@@ -54,7 +54,7 @@ from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
-from k2ktui.engine.drill.steps import has_fenced, waits_for_tail_choice
+from k2ktui.engine.drill.steps import has_begun_tail, has_fenced, waits_for_tail_choice
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError
@@ -769,8 +769,10 @@ class SiteScreen(OperationScreen):
         command = cli_equivalent.site_on(self._directory, "resume", site.id, *more)
         lines: list[str | Line] = [*texts, describe_site(site), "", command]
         button = "Leave out" if left_out else label  # a name may be too long for one
-        # Nothing brings back who acted on it, the phases that need the source, or a left out one.
-        undoable = can_all_go_back(site) and not (take_over or as_disaster or left_out)
+        # Nothing brings back who acted on it, the phases that need the source, a left out one, or
+        # a tail.
+        is_final = take_over or as_disaster or left_out or any(map(has_begun_tail, site.drills))
+        undoable = can_all_go_back(site) and not is_final
         if not await self._agree(label, site, lines, button, undoable=undoable):
             return
         files, unlock = self._feed.files, self.session.unlocked

@@ -320,6 +320,14 @@ def find_change(drill: Drill, kind: ChangeKind) -> Change | None:
     return next(changes, None)
 
 
+def has_begun_tail(drill: Drill) -> bool:
+    """Return whether a replay, export or discard of a tail was begun.
+
+    A resume goes on with it without asking, and an abort does not take it back.
+    """
+    return find_change_of(drill, None, ChangeKind.TAIL) is not None
+
+
 def find_change_of(
     drill: Drill, phase: DrillPhase | None, kind: ChangeKind, *, any_status: bool = False
 ) -> Change | None:

@@ -47,6 +47,7 @@ from k2ktui.engine.drill.steps import (
     end_phase,
     explain_no_repeat,
     find_change,
+    has_begun_tail,
     needs_confirmation,
     next_phase,
     put_change,
@@ -247,6 +248,13 @@ def test_the_change_of_a_phase_is_found_until_it_is_undone() -> None:
     assert find_change(drill, ChangeKind.OFFSETS) is None
     drill = put_change(drill, replace(change, status=ChangeStatus.UNDONE))
     assert find_change(drill, ChangeKind.ACLS) is None
+
+
+def test_a_tail_that_was_begun_is_not_taken_back() -> None:
+    drill = make(DrillKind.DISASTER)
+    assert not has_begun_tail(drill)
+    change = Change(DrillPhase.TAIL, ChangeKind.TAIL, "replay", "", "", "")
+    assert has_begun_tail(put_change(drill, change))
 
 
 def test_what_no_longer_holds_is_repeated_with_all_that_follows() -> None:
