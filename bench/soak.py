@@ -42,6 +42,7 @@ _PARTITIONS = {"a": 1, "b": 2, "c": 3}
 # What is written beside the traffic that is proven: records of 1,000 B by Kafka's own tool. Their
 # topic keeps what 80 s bring at 50 MB/s, longer than a fault takes.
 _LOAD, _LOAD_PARTITIONS, _LOAD_BYTES = "soak-load", 4, 1000
+_ENDLESS = (1 << 31) - 1  # records: half a day at 50 MB/s
 _LOAD_CONFIG = {
     "retention.bytes": str(1 << 30),
     "segment.bytes": str(64 << 20),
@@ -263,10 +264,7 @@ def _loading(source: KafkaNode, megabytes: int) -> Iterator[None]:
     """Write so many MB a second with the defaults of Kafka's producer, until the soak ends."""
     create_topic(source, _LOAD, partitions=_LOAD_PARTITIONS, config=_LOAD_CONFIG)
     rate = int(megabytes * MB / _LOAD_BYTES)
-    records = rate * 60 * 60 * 24 * 7
-    command = perf_test(
-        source.bootstrap, _LOAD, min(records, (1 << 31) - 1), _LOAD_BYTES, rate=rate
-    )
+    command = perf_test(source.bootstrap, _LOAD, _ENDLESS, _LOAD_BYTES, rate=rate)
     out = subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=out, stdout=out, stderr=out)
     try:

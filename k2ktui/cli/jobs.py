@@ -322,16 +322,15 @@ def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
 
 
 def _no_job_error(kind: RunKind, elsewhere: str = "") -> Refused:
-    sync = kind is RunKind.SYNC
-    none, of_sync = (
-        "this host has no job of this pipeline",
-        "this host has no job of k2ktui sync for this pipeline",
-    )
+    if kind is RunKind.SYNC:
+        message, more = "this host has no job of k2ktui sync for this pipeline", " --sync."
+    else:
+        message = "this host has no job of this pipeline"
+        more = ". The job of k2ktui sync is found with --sync."
     return Refused(
-        (of_sync if sync else none) + (f"; it is running {elsewhere}" if elsewhere else ""),
+        message + (f"; it is running {elsewhere}" if elsewhere else ""),
         unchanged="Nothing was changed.",
-        hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start"
-        + (" --sync." if sync else ". The job of k2ktui sync is found with --sync."),
+        hint=f"List jobs with k2ktui jobs list; start one here with k2ktui jobs start{more}",
     )
 
 

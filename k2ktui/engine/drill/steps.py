@@ -325,7 +325,7 @@ def has_begun_tail(drill: Drill) -> bool:
 
     A resume goes on with it without asking, and an abort does not take it back.
     """
-    return find_change_of(drill, None, ChangeKind.TAIL) is not None
+    return find_change(drill, ChangeKind.TAIL) is not None
 
 
 def find_change_of(
