@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import pty
 import select
@@ -14,6 +15,8 @@ import termios
 import time
 from collections.abc import Mapping
 from typing import Self
+
+_DRAWN_AGAIN_S = 10.0
 
 
 class Terminal:
@@ -33,6 +36,7 @@ class Terminal:
         cwd: str | os.PathLike[str] | None = None,
     ) -> None:
         self._master, self._slave = pty.openpty()
+        self._size = size
         self.resize(*size)
         self.attributes = termios.tcgetattr(self._slave)
         own = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
@@ -48,6 +52,10 @@ class Terminal:
 
     def resize(self, width: int, height: int) -> None:
         """Give it a size, in cells; the kernel signals that to the process that runs on it."""
+        self._size = width, height
+        self._tell_size(width, height)
+
+    def _tell_size(self, width: int, height: int) -> None:
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def send(self, text: str | bytes) -> None:
@@ -83,14 +91,26 @@ class Terminal:
         return data
 
     def await_text(self, text: str, timeout: float = 180.0) -> None:
-        """Wait until a text was written, from now on."""
-        data, until = b"", time.monotonic() + timeout
+        """Wait until a text was written, from now on.
+
+        A program draws only the cells that change, so a text can come in pieces. If it does not
+        come as a whole, the terminal gets a line more, and later one less: all is drawn again.
+        """
+        width, height = self._size
+        heights = itertools.cycle((height + 1, height))
+        data, begun = b"", time.monotonic()
+        drawn = begun
         while text.encode() not in data:
             has_ended = self.process.poll() is not None
             part = self.read(0.05)
             data += part
-            may_come = (part or not has_ended) and time.monotonic() < until
+            now = time.monotonic()
+            may_come = (part or not has_ended) and now < begun + timeout
             assert may_come, f"{text!r} was not written: {data[-2000:]!r}"
+            if now > drawn + _DRAWN_AGAIN_S:
+                drawn = now
+                self._tell_size(width, next(heights))
+        self._tell_size(width, height)
 
     def now(self) -> list[object]:
         """Return the terminal's attributes."""
