@@ -37,6 +37,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "replication.factor": ("topicCreation",),
     "config.properties.exclude": ("parity", "topicConfigs", "exclude"),
 }
+_NAMES_ONLY = "expected names or regular expressions without ${…}; write their values"
 _EXCLUSIONS = ("config.properties.exclude", "config.properties.blacklist")
 # Switches of what MirrorMaker 2 keeps in step, with the sections of parity.
 _SYNCED = {"sync.topic.configs.enabled": "topicConfigs", "sync.topic.acls.enabled": "acls"}
@@ -215,13 +216,14 @@ def _check_patterns(flow: FlowProperties, tree: Mapping[str, Any]) -> None:
         ("groups", tree["groups"]["consumerGroups"]),
     ):
         if "${" in pattern:
-            wanted = "expected names or regular expressions without ${…}; write their values"
-            problems.append(Problem(None, key, wanted))
+            problems.append(Problem(None, key, _NAMES_ONLY))
             continue
         try:
             compile_pattern(pattern)
         except ValueError as error:
             problems.append(Problem(None, key, f"expected {error}"))
+    if any("${" in name for name in _listed_exclusions(flow)):
+        problems.append(Problem(None, "config.properties.exclude", _NAMES_ONLY))
     if problems:
         raise not_expressible(flow, problems)
 

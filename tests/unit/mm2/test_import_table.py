@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from k2ktui.config.load import Loaded
@@ -280,6 +280,8 @@ values = st.one_of(
     deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.dictionaries(st.tuples(prefixes, names).map("".join), values, max_size=6))
+@example({"config.properties.exclude": "a.b, ${file:/f:k}"})
+@example({"config.properties.blacklist": "a ${env:X} b"})
 def test_an_imported_file_is_always_valid(tmp_path: Path, lines: dict[str, str]) -> None:
     """Or nothing is written, because MirrorMaker 2's own file is refused."""
     try:
