@@ -261,4 +261,4 @@ async def open_screen(console: ConsoleDriver, screen: str) -> None:
         await console.settle()
     if screen == "confirm":
         await console.pilot.press("A")
-        await console.pilot.pause()
+        await console.until(lambda: isinstance(console.app.focused, Input), "the dialog")

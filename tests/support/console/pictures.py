@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from k2ktui.console import header
 from k2ktui.console.session import Session
@@ -107,14 +108,14 @@ class _Drawn:
         await self.opens(console)
         for size in self.sizes:
             await self._resize(console, size)
-            self._keep(console, "k2k-dark", size)
+            await self._keep(console, "k2k-dark", size)
         for theme in self.themes:
             await self._resize(console, self.themes_at)
             console.app.theme = theme
             await console.pilot.pause()
             console.app.clear_notifications()  # which theme was chosen
             await console.pilot.pause()
-            self._keep(console, theme, self.themes_at)
+            await self._keep(console, theme, self.themes_at)
         console.app.workers.cancel_all()  # one may wait for the answer of a dialog
 
     async def _resize(self, console: ConsoleDriver, size: Size) -> None:
@@ -122,7 +123,10 @@ class _Drawn:
             await console.pilot.resize_terminal(*size)
             await console.pilot.pause()
 
-    def _keep(self, console: ConsoleDriver, theme: str, size: Size) -> None:
+    async def _keep(self, console: ConsoleDriver, theme: str, size: Size) -> None:
+        for typed in console.app.screen.query(Input):
+            typed.cursor_blink = False  # a blinking cursor is in a picture or not, by the clock
+        await console.pilot.pause()
         self.pictures[f"{self.screen}-{theme}-{size[0]}x{size[1]}"] = console.svg()
 
     def compare(self) -> None:
