@@ -120,17 +120,28 @@ def sort_columns(columns: RangeColumns) -> RangeColumns:
     return columns.take(np.lexsort((columns.target, columns.source)))
 
 
-def fold_columns(columns: RangeColumns) -> RangeColumns:
+def find_further(columns: RangeColumns) -> Flags:
+    """Return whether each row, sorted by source, is a further record of the one before it.
+
+    Such a row repeats the last source offset of the range before it.
+    """
+    is_further = np.zeros(len(columns), dtype=np.bool_)
+    last = columns.source[:-1] + columns.count[:-1] - 1
+    is_further[1:] = (columns.count[1:] == 1) & (columns.source[1:] == last)
+    return is_further
+
+
+def fold_columns(columns: RangeColumns, is_further: Flags | None = None) -> RangeColumns:
     """Merge the rows of further records into the range of their source record; columns are sorted.
 
-    A row of a further record repeats the last source offset of the range before it.
+    Args:
+        columns: the columns.
+        is_further: the rows of further records; ``find_further`` unless given.
     """
-    ends = columns.source + columns.count
-    if (columns.source[1:] >= ends[:-1]).all():
+    if is_further is None:
+        is_further = find_further(columns)
+    if not is_further.any():
         return columns
-    is_further = np.zeros(len(columns), dtype=np.bool_)
-    last = np.maximum.accumulate(ends)[:-1] - 1
-    is_further[1:] = (columns.count[1:] == 1) & (columns.source[1:] == last)
     rows = np.flatnonzero(~is_further)
     landed = columns.target + columns.count - 1
     reached = np.maximum.reduceat(landed + columns.further, rows)

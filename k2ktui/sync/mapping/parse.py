@@ -1,14 +1,15 @@
-"""Parse mapping records into columns, many at once.
+"""Decode mapping records into columns, many at once.
 
-Loading millions of ranges is too slow with one object per range. Records in the exact layout of
-``mapping_value`` (``engine/records/state.py``) are split around their lists of numbers. The lists
-are joined into one text, a comparison of its separators validates it, and NumPy converts it. If any
-record has another layout, all of them go to ``read_mapping_record``, one by one.
+Loading millions of ranges is too slow with one object per range. The layouts that ``mapping_value``
+(``engine/records/state.py``) writes are split at the ends of their lists. NumPy converts the
+numbers of all records at once, after the separators between them were checked. A record that is
+damaged, or that another program has written, is found by halving the batch: ``read_one`` decodes or
+refuses it, and the others stay fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,9 @@ from k2ktui.engine.mapping.range_columns import (
     Flags,
     RangeColumns,
     decode_columns,
-    has_overlap,
+    find_further,
+    fold_columns,
+    join_columns,
 )
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.records.run_record import LARGEST_TERM
@@ -29,142 +32,134 @@ from k2ktui.engine.records.state import VERSION, Covers, MalformedRecord, read_m
 from k2ktui.engine.strict_json import LARGEST_INT, integer, parse_object
 from k2ktui.engine.strict_json import text as strict_text
 
-_HEAD, _MIDDLE, _TAIL = b'{"covers":[', b'],"ranges":[', b'],"targetPartition":'
-_LEFT_OUT = b'],"leftOut":['
+_FIRST, _AGAIN = b'{"covers":', b'{"again":true,"covers":'
 _FIELDS = {"targetPartition", "targetTopic", "term", "v"}
 _DIGITS = b"0123456789"
 _BLANKED = bytes.maketrans(b"[]", b"  ")
 _LARGEST = 1 << 53
 _TAILS = 100_000
 
+Refuse = Callable[[int, Message, MalformedRecord], object]
+"""Takes a record that cannot be decoded, and the number of its group."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The fields of a record that follow its numbers."""
+    """The fields of a record that follow its lists."""
 
     number: int
     term: int
     target: TargetPartition
 
 
-class MappingParser:
-    """Decodes mapping records; parses each distinct tail (the fields after the numbers) once."""
+class MappingDecoder:
+    """Decodes mapping records; parses each distinct tail (the fields after the lists) once."""
 
     def __init__(self) -> None:
-        self._tails: dict[bytes, _Tail | None] = {}
+        self._tails: dict[bytes, _Tail] = {}
 
-    def pieces(self, groups: Sequence[Sequence[Message]]) -> list[list[MappingChunk]] | None:
+    def decode(
+        self, groups: Sequence[Sequence[Message]], refuse: Refuse
+    ) -> list[list[MappingChunk]]:
         """Return the chunks of each group of records.
 
         Args:
             groups: records of one source partition each, in the order of the topic.
-
-        Returns:
-            None if any record has an unexpected layout: use ``read_one`` for all of them.
+            refuse: called for each record that is left out.
         """
         if len(self._tails) > _TAILS:  # bounds the memory that garbage records can take
             self._tails.clear()
-        parsed = self._parse([message.value() for group in groups for message in group])
-        if parsed is None:
-            return None
-        begins = np.cumsum([0, *(len(group) for group in groups)])
-        return [
-            list(_pieces(parsed, group, int(begin)))
-            for group, begin in zip(groups, begins, strict=False)
-        ]
+        messages = [message for group in groups for message in group]
+        numbers = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        chunks: list[list[MappingChunk]] = [[] for _ in groups]
+        if messages:
+            self._decode(messages, numbers, chunks, refuse)
+        return chunks
 
-    def _parse(self, values: Sequence[bytes | None]) -> _Parsed | None:
-        heads, left_out, lists, tails = [], [], [], []
+    def _decode(
+        self,
+        messages: Sequence[Message],
+        groups: I64,
+        chunks: Sequence[list[MappingChunk]],
+        refuse: Refuse,
+    ) -> None:
+        try:
+            records = self._read([message.value() or b"" for message in messages])
+            for low, high in records.spans(groups):
+                chunks[groups[low]].append(records.chunk(messages, low, high))
+        except MalformedRecord:
+            half = len(messages) // 2
+            if half:
+                self._decode(messages[:half], groups[:half], chunks, refuse)
+                self._decode(messages[half:], groups[half:], chunks, refuse)
+                return
+            try:
+                chunks[groups[0]].append(read_one(messages[0]))
+            except MalformedRecord as error:
+                refuse(int(groups[0]), messages[0], error)
+
+    def _read(self, values: Sequence[bytes]) -> _Records:
+        """Return the records; raises MalformedRecord if ``mapping_value`` writes one otherwise."""
+        tails, again, covers, left_out, ranges, runs = [], [], [], [], [], []
         for value in values:
-            if value is None or not value.startswith(_HEAD):
-                return None
-            middle, end = value.find(_MIDDLE), value.rfind(_TAIL)
-            if not 0 < middle < end:
-                return None
-            tail = self._tail(value[end:])
-            if tail is None:
-                return None
-            tails.append(tail)
-            head, _, spans_left_out = value[len(_HEAD) : middle].partition(_LEFT_OUT)
-            heads.append(head)
-            left_out.append(spans_left_out)
-            lists.append(value[middle + len(_MIDDLE) : end])
-        covers = _numbers(b",".join(heads), b",,,", b",", len(heads))
-        counts, numbers = _rows(lists, b"[,,]")
-        left_out_ends = _left_out_ends(left_out)
-        if covers is None or numbers is None or left_out_ends is None:
-            return None
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        parsed = _Parsed(covers, tails, starts, numbers, left_out_ends)
-        return parsed if parsed.sound() else None
+            head, _, rest = value.partition(b'],"ranges":[')
+            covered, _, spans = head.partition(b'],"leftOut":[')
+            lists, _, tail = rest.rpartition(b'],"targetPartition":')
+            in_ranges, _, in_runs = lists.partition(b'],"runs":[')
+            tails.append(self._tail(tail))
+            again.append(covered.startswith(_AGAIN))
+            covers.append(covered.removeprefix(_AGAIN if again[-1] else _FIRST) + b"]")
+            left_out.append(spans)
+            ranges.append(in_ranges)
+            runs.append(in_runs)
+        whole, ends = _read_covers(covers), _read_left_out(left_out)
+        return _Records(tails, np.array(again), whole, ends, *_read_ranges(ranges, runs, whole))
 
-    def _tail(self, text: bytes) -> _Tail | None:
+    def _tail(self, text: bytes) -> _Tail:
         if text not in self._tails:
             self._tails[text] = _read_tail(text, len(self._tails))
         return self._tails[text]
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
-    """Records: four numbers and one tail each; record n has ranges ``starts[n]:starts[n+1]``.
+class _Records:
+    """Decoded records; record n has the ranges ``starts[n]:starts[n+1]``.
 
     ``left_out_ends`` has the source offset after each record's last one that came from the target.
     """
 
-    covers: I64
     tails: Sequence[_Tail]
-    starts: I64
-    rows: I64
+    again: Flags
+    covers: I64
     left_out_ends: I64
+    ranges: RangeColumns
+    starts: I64
 
-    def columns(self, low: int, high: int) -> RangeColumns:
-        """Return the ranges of the records ``[low, high)``."""
-        rows = self.rows[self.starts[low] : self.starts[high]]
-        return RangeColumns(rows[:, 0], rows[:, 1], rows[:, 2])
+    def spans(self, groups: I64) -> Iterator[tuple[int, int]]:
+        """Yield the records ``[low, high)`` of each chunk: each continues the one before it."""
+        tails = np.array([tail.number for tail in self.tails])
+        alone = (self.covers[:, 3] == 1) & ~self.again
+        goes_on = alone[1:] & alone[:-1] & (self.covers[1:, 0] == self.covers[:-1, 1])
+        goes_on &= (tails[1:] == tails[:-1]) & (groups[1:] == groups[:-1])
+        firsts = [0, *(np.flatnonzero(~goes_on) + 1).tolist()]
+        return zip(firsts, [*firsts[1:], len(self.tails)], strict=True)
 
-    def sound(self) -> bool:
-        """Whether each record's ranges are sorted and inside the offsets it covers."""
-        covers = self.covers
-        if (covers[:, 0] >= covers[:, 1]).any() or (covers[:, 2] >= covers[:, 3]).any():
-            return False
-        source, count = self.rows[:, 0], self.rows[:, 2]
-        if not len(source):
-            return True
-        record = np.repeat(np.arange(len(covers)), np.diff(self.starts))
-        ends = source + count
-        inside = (covers[record, 0] <= source) & (ends <= covers[record, 1])
-        follows = (source[1:] >= ends[:-1]) | (record[1:] != record[:-1])
-        bounded = count.min() >= 1 and count.max() <= LARGEST_COUNT
-        ends_there = (self.rows[:, 1] + count).max() <= _LARGEST
-        return bool(inside.all() and follows.all() and bounded and ends_there)
-
-    def breaks(self, low: int, high: int) -> Flags:
-        """Whether each record starts a new chunk instead of continuing the previous record."""
-        covers = self.covers[low:high]
-        tail_numbers = np.array([tail.number for tail in self.tails[low:high]])
-        alone = covers[:, 3] == 1
-        goes_on = alone[1:] & alone[:-1] & (covers[1:, 0] == covers[:-1, 1])
-        return np.concatenate([[True], ~goes_on | (tail_numbers[1:] != tail_numbers[:-1])])
-
-
-def _pieces(parsed: _Parsed, messages: Sequence[Message], begin: int) -> Iterator[MappingChunk]:
-    firsts = np.flatnonzero(parsed.breaks(begin, begin + len(messages))).tolist()
-    for low, high in zip(firsts, [*firsts[1:], len(messages)], strict=True):
-        tail = parsed.tails[begin + low]
-        first, _, part, parts = parsed.covers[begin + low].tolist()
-        end = int(parsed.covers[begin + high - 1, 1])
-        yield MappingChunk(
-            tail.term,
+    def chunk(self, messages: Sequence[Message], low: int, high: int) -> MappingChunk:
+        """Return the records ``[low, high)`` as one."""
+        first, _, part, parts = self.covers[low].tolist()
+        return MappingChunk(
+            self.tails[low].term,
             messages[low].partition() or 0,
             messages[low].offset() or 0,
             messages[low].timestamp()[1],
             messages[high - 1].offset() or 0,
-            Covers(first, end, part, parts),
-            tail.target,
-            parsed.columns(begin + low, begin + high),
-            records=high - low,
-            last_ms=messages[high - 1].timestamp()[1],
-            left_out_end=int(parsed.left_out_ends[begin + low : begin + high].max()),
+            Covers(first, int(self.covers[high - 1, 1]), part, parts),
+            self.tails[low].target,
+            self.ranges.take(slice(self.starts[low], self.starts[high])),
+            bool(self.again[low]),
+            high - low,
+            messages[high - 1].timestamp()[1],
+            int(self.left_out_ends[low:high].max()),
         )
 
 
@@ -181,16 +176,8 @@ def read_one(message: Message) -> MappingChunk:
         raise MalformedRecord("an offset beyond 64 bits") from error
     covers = mapping.covers
     assert covers is not None
-    if len(columns) and (
-        has_overlap(columns)
-        or int(columns.count.max()) > LARGEST_COUNT
-        or int(columns.source[0]) < covers.first
-        or int(columns.source[-1] + columns.count[-1]) > covers.end
-        or covers.end >= _LARGEST
-        # Its end, too: a repeat of a part of it must be valid.
-        or int((columns.target + columns.count + columns.further).max()) > _LARGEST
-    ):
-        raise MalformedRecord("ranges that overlap or do not match the offsets covered")
+    whole = np.array([[covers.first, covers.end]])
+    _check(columns, np.zeros(len(columns), dtype=np.int64), whole)
     offset = message.offset() or 0
     return MappingChunk(
         mapping.term,
@@ -206,49 +193,124 @@ def read_one(message: Message) -> MappingChunk:
     )
 
 
-def _left_out_ends(lists: Sequence[bytes]) -> I64 | None:
-    """Return the end of each record's last span left out, 0 without one; None if one is wrong."""
-    counts, spans = _rows(lists, b"[,]")
-    if spans is None or (spans[:, 0] >= spans[:, 1]).any():
-        return None
-    ends = np.zeros(len(lists), dtype=np.int64)
-    np.maximum.at(ends, np.repeat(np.arange(len(lists)), counts), spans[:, 1])
+def _require(is_so: object) -> None:
+    if not is_so:
+        raise MalformedRecord("not as it is written")
+
+
+def _read_covers(texts: Sequence[bytes]) -> I64:
+    """Return the row of each record."""
+    covers, record = _read_table(texts, 4)
+    _require(len(covers) == len(texts) and (np.diff(record) == 1).all())
+    _require((covers[:, 0] < covers[:, 1]).all() and (covers[:, 2] < covers[:, 3]).all())
+    return covers
+
+
+def _read_left_out(texts: Sequence[bytes]) -> I64:
+    """Return the end of each record's last span, 0 without one."""
+    spans, record = _read_table(texts, 2)
+    _require((spans[:, 0] < spans[:, 1]).all())
+    ends = np.zeros(len(texts), dtype=np.int64)
+    np.maximum.at(ends, record, spans[:, 1])
     return ends
 
 
-def _rows(lists: Sequence[bytes], pattern: bytes) -> tuple[I64, I64 | None]:
-    """Convert lists of rows; return the number of rows of each, and all rows, as ``_numbers``."""
-    counts = np.array([text.count(b"[") for text in lists], dtype=np.int64)
-    return counts, _numbers(b",".join(filter(None, lists)), pattern, b",", int(counts.sum()))
+def _read_ranges(
+    ranges: Sequence[bytes], runs: Sequence[bytes], covers: I64
+) -> tuple[RangeColumns, I64]:
+    """Return the ranges of all records, sorted by source, and where those of each begin."""
+    table, record = _read_table(ranges, 3)
+    columns = RangeColumns(*table.T)
+    _check(columns, record, covers)
+    if any(runs):
+        columns, record = _join_runs(columns, record, *_read_rows(runs))
+        _check(columns, record, covers)
+    return columns, np.searchsorted(record, np.arange(len(covers) + 1))
 
 
-def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | None:
-    """Convert rows of numbers whose separators repeat ``pattern``; None if they do not match."""
-    width = pattern.count(b",") + 1
-    if not rows:
-        return None if text else np.empty((0, width), dtype=np.int64)
-    expected = (pattern + between) * (rows - 1) + pattern
-    if text.translate(None, _DIGITS) != expected:
-        return None
+def _check(columns: RangeColumns, record: I64, covers: I64) -> None:
+    """Require that the ranges of each record are sorted, and in the offsets that it covers."""
+    if not len(columns):
+        return
+    source, count = columns.source, columns.count
+    ends = source + count
+    first, end = covers[record, 0], covers[record, 1]
+    is_sound = (
+        (count.min() >= 1 and count.max() <= LARGEST_COUNT)
+        and ((source[1:] >= ends[:-1]) | (record[1:] != record[:-1])).all()
+        and ((first <= source) & (ends <= end)).all()
+        and end.max() < _LARGEST
+        # Its end, too: a repeat of a part of it must be valid.
+        and (columns.target + count + columns.further).max() <= _LARGEST
+    )
+    if not is_sound:
+        raise MalformedRecord("ranges that overlap or do not match the offsets covered")
+
+
+def _join_runs(
+    ranges: RangeColumns, record: I64, numbers: I64, widths: I64, run_record: I64
+) -> tuple[RangeColumns, I64]:
+    """Return ranges and scattered runs together, and the record of each."""
+    _require(widths.min() >= 2)
+    begins = np.cumsum(widths) - widths
+    is_record = np.ones(len(numbers), dtype=np.bool_)
+    is_record[begins] = False
+    # Behind its target, a run has the first source offset and what is added for each further one.
+    sums = np.cumsum(np.where(is_record, numbers, 0))
+    source = (sums - np.repeat(sums[begins], widths))[is_record]
+    nth = np.arange(len(numbers)) - np.repeat(begins + 1, widths)
+    target = (np.repeat(numbers[begins], widths) + nth)[is_record]
+    _require(source.max() < _LARGEST)  # each addition is smaller: none overflows unseen
+    columns = join_columns([ranges, RangeColumns(source, target, np.ones_like(source))])
+    record = np.concatenate([record, np.repeat(run_record, widths - 1)])
+    order = np.lexsort((columns.target, columns.source, record))
+    columns, record = columns.take(order), record[order]
+    is_further = find_further(columns)
+    is_further[1:] &= record[1:] == record[:-1]
+    return fold_columns(columns, is_further), record[~is_further]
+
+
+def _read_table(texts: Sequence[bytes], width: int) -> tuple[I64, I64]:
+    """Return the rows of all records, and the record of each row."""
+    numbers, widths, record = _read_rows(texts)
+    _require((widths == width).all())
+    return numbers.reshape(-1, width), record
+
+
+def _read_rows(texts: Sequence[bytes]) -> tuple[I64, I64, I64]:
+    """Convert the rows of numbers of all records.
+
+    Returns:
+        The numbers, how many of them each row has, and the record of each row.
+    """
+    joined = b",".join(filter(None, texts))
+    shape = np.frombuffer(joined.translate(None, _DIGITS), dtype=np.uint8)
+    brackets = np.flatnonzero(shape != ord(","))
+    begins, ends = brackets[::2], brackets[1::2]
+    _require(len(begins) == len(ends))
+    widths = ends - begins
+    if not joined:
+        return np.empty(0, dtype=np.int64), widths, widths
+    # Rows follow each other, and none is a part of two records.
+    counts = [text.count(b"[") for text in texts]
+    _require(counts == [text.count(b"]") for text in texts])
+    _require((shape[begins] == ord("[")).all() and (shape[ends] == ord("]")).all())
+    _require(len(begins) and begins[0] == 0 and ends[-1] == len(shape) - 1)
+    _require((begins[1:] == ends[:-1] + 2).all())
     try:
         # A missing number is a ValueError, or with NumPy before 2.3 ends the conversion early, with
         # a warning: the length tells. A filter for that would be one of the whole process.
-        numbers: I64 = np.fromstring(text.translate(_BLANKED), dtype=np.int64, sep=" , ")
+        numbers: I64 = np.fromstring(joined.translate(_BLANKED), dtype=np.int64, sep=" , ")
     except (ValueError, DeprecationWarning):
-        return None
-    if len(numbers) != rows * width or int(numbers.max()) >= _LARGEST:
-        return None
-    return numbers.reshape(rows, width)
+        numbers = np.empty(0, dtype=np.int64)
+    _require(len(numbers) == widths.sum() and numbers.max() < _LARGEST)
+    return numbers, widths, np.repeat(np.arange(len(texts)), counts)
 
 
-def _read_tail(text: bytes, number: int) -> _Tail | None:
-    """Parse the tail; None unless it has exactly the fields that ``mapping_value`` writes."""
-    try:
-        fields = parse_object(b"{" + text.removeprefix(b"],"))
-        if set(fields) != _FIELDS or integer(fields["v"]) != VERSION:
-            return None
-        topic = strict_text(fields["targetTopic"])
-        partition = integer(fields["targetPartition"], high=LARGEST_INT)
-        return _Tail(number, integer(fields["term"], high=LARGEST_TERM), (topic, partition))
-    except MalformedRecord:
-        return None
+def _read_tail(text: bytes, number: int) -> _Tail:
+    """Parse the tail; raises MalformedRecord unless it has exactly the fields that are written."""
+    fields = parse_object(b'{"targetPartition":' + text)
+    _require(set(fields) == _FIELDS and integer(fields["v"]) == VERSION)
+    partition = integer(fields["targetPartition"], high=LARGEST_INT)
+    target = strict_text(fields["targetTopic"]), partition
+    return _Tail(number, integer(fields["term"], high=LARGEST_TERM), target)

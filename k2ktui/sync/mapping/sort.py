@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from k2ktui.engine.mapping.copy_extent import CopyExtent, Overlap
 from k2ktui.engine.mapping.log import MappingChunk
 from k2ktui.engine.records.state import MalformedRecord, SourcePartition, read_mapping_key
-from k2ktui.sync.mapping.parse import MappingParser, read_one
+from k2ktui.sync.mapping.parse import MappingDecoder
 
 _KEYS = 100_000
 _KEPT_MALFORMED = 20
@@ -89,7 +89,7 @@ class MappingSorter:
         self._elsewhere = frozenset(elsewhere)
         self._pipelines = frozenset(pipelines)
         self._only = only
-        self._parser = MappingParser()
+        self._decoder = MappingDecoder()
         self._owners_by_key: dict[bytes | None, _Owner | None] = {}
         self._extents: dict[_Owner, CopyExtent] = {}
         # Other pipelines with records of a source partition that were not decoded: it had no owner.
@@ -116,11 +116,14 @@ class MappingSorter:
                     others.setdefault(owner, []).append(message)
                 else:
                     self._passed_over.setdefault(owner.source, set()).add(owner.pipeline)
-        for owner, group in others.items():
-            self._take_other(owner, group)
-        pieces = self._parser.pieces(list(used.values()))
-        if pieces is None:
-            pieces = [self._one_by_one(source, group) for source, group in used.items()]
+        self._take_others(others)
+        sources = list(used)
+
+        def refuse(number: int, message: Message, error: MalformedRecord) -> None:
+            self.damaged.add(sources[number])
+            self._complain(message, str(error))
+
+        pieces = self._decoder.decode(list(used.values()), refuse)
         if self._only is None:
             for source, chunks in zip(used, pieces, strict=True):
                 self._extend(_Owner(self.owners[source], source), chunks)
@@ -160,15 +163,16 @@ class MappingSorter:
     def _used_extent(self, source: SourcePartition) -> CopyExtent | None:
         return self._extents.get(_Owner(self.owners.get(source, ""), source))
 
-    def _take_other(self, owner: _Owner, messages: Sequence[Message]) -> None:
-        pieces = self._parser.pieces([messages])
-        if pieces is None:
-            try:
-                pieces = [[read_one(message) for message in messages]]
-            except MalformedRecord:
-                self._extents.setdefault(owner, CopyExtent()).damaged = True
-                return
-        self._extend(owner, pieces[0])
+    def _take_others(self, others: Mapping[_Owner, Sequence[Message]]) -> None:
+        owners = list(others)
+
+        def refuse(number: int, _: Message, __: MalformedRecord) -> None:
+            self._extents.setdefault(owners[number], CopyExtent()).damaged = True
+
+        for owner, chunks in zip(
+            owners, self._decoder.decode(list(others.values()), refuse), strict=True
+        ):
+            self._extend(owner, chunks)
 
     def _extend(self, owner: _Owner, pieces: Sequence[MappingChunk]) -> None:
         extent = self._extents.setdefault(owner, CopyExtent())
@@ -191,18 +195,6 @@ class MappingSorter:
     def _is_used(self, owner: _Owner) -> bool:
         used = owner.pipeline in self._pipelines
         return used and self.owners.setdefault(owner.source, owner.pipeline) == owner.pipeline
-
-    def _one_by_one(
-        self, source: SourcePartition, messages: Sequence[Message]
-    ) -> list[MappingChunk]:
-        chunks = []
-        for message in messages:
-            try:
-                chunks.append(read_one(message))
-            except MalformedRecord as error:
-                self.damaged.add(source)
-                self._complain(message, str(error))
-        return chunks
 
     def _complain(self, message: Message, why: str) -> None:
         self.malformed_count += 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
@@ -16,6 +17,7 @@ from k2ktui.engine.mapping.log import MappingChunk, MappingLog
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.records.state import (
     Covers,
+    MalformedRecord,
     MappingRange,
     MappingRecord,
     ScatteredRun,
@@ -23,6 +25,8 @@ from k2ktui.engine.records.state import (
     mapping_key,
     mapping_value,
 )
+from k2ktui.sync.mapping import parse
+from k2ktui.sync.mapping.parse import MappingDecoder, read_one
 from k2ktui.sync.mapping.sort import MappingSorter
 
 SOURCES = [SourcePartition("s", number) for number in range(3)]
@@ -157,6 +161,75 @@ def test_records_that_continue_are_one_piece(kind: str) -> None:
     assert pieces[0].left_out_end == (200 if kind == "left out" else 0)
     assert (pieces[0].records, pieces[0].last) == (50, 49)
     assert all(a < b for a, b in pairwise(pieces[0].columns.source.tolist()))
+
+
+numbers = st.integers(0, 12)
+row = st.tuples(numbers, numbers, st.integers(1, 3)).map(lambda row: MappingRange(*row))
+run = st.tuples(numbers, st.lists(numbers, min_size=1, max_size=5)).map(
+    lambda run: ScatteredRun(run[0], tuple(sorted(run[1])))
+)
+anything = st.tuples(
+    st.lists(row, max_size=3), st.lists(run, max_size=2), st.integers(1, 16), st.booleans()
+)
+
+
+@settings(deadline=None)
+@given(st.lists(anything, min_size=1, max_size=8), st.lists(row, max_size=2))
+def test_many_at_once_are_the_ranges_that_each_has_alone(
+    entries: list[tuple[list[MappingRange], list[ScatteredRun], int, bool]],
+    spans: list[MappingRange],
+) -> None:
+    left_out = tuple((span.source, span.source + span.count) for span in spans)
+    messages, alone, refused, told = list[Message](), list[MappingChunk](), list[int](), list[int]()
+    for number, (ranges, runs, end, again) in enumerate(entries):
+        covers = Covers(0, end, 0, 2)  # a part is a chunk of its own
+        mapping = MappingRecord(
+            "p", SOURCES[0], "t", 0, 1, tuple(ranges), tuple(runs), covers, again, left_out
+        )
+        messages.append(message(number, mapping_key(mapping), mapping_value(mapping)))
+        try:
+            alone.append(read_one(messages[-1]))
+        except MalformedRecord:
+            refused.append(number)
+    (together,) = MappingDecoder().decode(
+        [messages], lambda _, one, __: told.append(one.offset() or 0)
+    )
+    assert told == refused
+    assert [described(chunk) for chunk in together] == [described(chunk) for chunk in alone]
+
+
+def described(chunk: MappingChunk) -> object:
+    columns = chunk.columns
+    lists = columns.source, columns.target, columns.count, columns.further
+    return [one.tolist() for one in lists], replace(chunk, columns=None, last_ms=0)  # type: ignore[arg-type]
+
+
+def test_only_what_is_damaged_is_decoded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, records take 20 times as long: their whole batch would, with one among them."""
+    layouts: list[dict[str, Any]] = [
+        {"ranges": (MappingRange(0, 5, 3), MappingRange(5, 9, 1))},
+        {"ranges": (MappingRange(0, 5, 3),), "runs": (ScatteredRun(20, (2, 2, 4)),)},
+        {"runs": (ScatteredRun(20, (1, 2, 4)), ScatteredRun(30, (0,)))},
+        {},
+    ]
+    messages: list[Message] = []
+    for layout, again, left_out in product(layouts, (False, True), ((), ((0, 1), (7, 8)))):
+        mapping = MappingRecord("p", SOURCES[0], "t", 0, 1, covers=Covers(0, 9), **layout)
+        mapping = replace(mapping, again=again, left_out=left_out)
+        messages.append(message(len(messages), mapping_key(mapping), mapping_value(mapping)))
+    value = messages[3].value() or b""
+    messages[3] = message(3, messages[3].key(), value.replace(b",", b"", 1))
+    alone: list[int | None] = []
+
+    def note(one: Message) -> MappingChunk:
+        alone.append(one.offset())
+        return read_one(one)
+
+    monkeypatch.setattr(parse, "read_one", note)
+    sorter = MappingSorter(("p",))
+    ((_, chunks),) = sorter.sort(messages)
+    assert (alone, [one.offset for one in sorter.malformed]) == ([3], [3])
+    assert sum(chunk.records for chunk in chunks) == len(messages) - 1
 
 
 def test_reading_mappings_changes_no_filter_of_the_process(
