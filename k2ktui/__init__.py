@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from k2ktui.engine.drill.objectives import Objectives
     from k2ktui.engine.drill.pair_state import PairPhase, PairState
     from k2ktui.engine.mapping.translate import Basis, TranslatedOffset
-    from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+    from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
     from k2ktui.engine.moves.failover import GroupEstimate, MoveOutcome, NamedMove
     from k2ktui.engine.moves.group_positions import GroupPositions
     from k2ktui.engine.moves.groups import GroupRow
     from k2ktui.engine.moves.journal import JournalHeader
     from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+    from k2ktui.engine.moves.written import OffsetWrite
     from k2ktui.engine.status import PartitionState, PartitionStatus
     from k2ktui.errors import ExitCode, K2kError
     from k2ktui.pipeline import Pipeline

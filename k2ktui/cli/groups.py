@@ -38,7 +38,7 @@ from k2ktui.cli.terminal.tables import (
     read_beside,
 )
 from k2ktui.cli.views import group_columns
-from k2ktui.engine.moves.apply import OffsetWrite, WriteResult
+from k2ktui.engine.moves.apply import WriteResult
 from k2ktui.engine.moves.group_positions import make_group_positions
 from k2ktui.engine.moves.groups import outcome, snapshot_notes
 from k2ktui.engine.moves.journal import JournalHeader
@@ -51,6 +51,7 @@ from k2ktui.engine.moves.plan import (
     to_csv,
     uncertain_first,
 )
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, pick, text_column

@@ -172,7 +172,8 @@ def read_undo(config: PipelineConfig, entry: str) -> tuple[JournalHeader, list[P
                 hint=f"To undo it: k2ktui undo {safe_text(entry)}",
             )
         try:
-            writes = reverse(read_results(state.entry(entry)))
+            lines = [line for part in state.entry(entry) for line in part.lines]
+            writes = reverse(read_results(lines))
         except MalformedRecord as error:
             raise Refused(
                 f"entry {safe_text(entry)} is damaged: {error}", unchanged=_UNCHANGED

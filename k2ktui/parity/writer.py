@@ -7,15 +7,14 @@ undone. So is the record of what parity creates: without it, nothing would ever 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.apply import WriteOutcome
-from k2ktui.engine.moves.journal import BEGUN, JournalHeader, StateRecord, new_id
+from k2ktui.engine.moves.journal import StateRecord
 from k2ktui.engine.parity.journal import begun, journal_rows
 from k2ktui.engine.parity.model import (
     ParityItem,
@@ -29,7 +28,7 @@ from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.kafka.clients import Cluster
 from k2ktui.parity.parts import PARTS
 from k2ktui.parity.reader import memory_records, read_memory
-from k2ktui.sync.moves.plans import whoami
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -98,25 +97,23 @@ class ParityWriter:
             K2kError: the journal cannot be written; nothing was changed.
             PartlyApplied: the target stopped answering during the write.
         """
-        now = int(time.time() * 1000)
-        entry = new_id(now, secrets.token_hex(4))
-        header = JournalHeader(
-            entry, now, whoami(), operation, plan, self._config.name, {BEGUN: len(writes)}, undoes
-        )
         undo = bool(undoes)
-        log.info("%s: journal entry %s begun with %d values", operation, entry, len(writes))
         before = read_memory(self._store.read().parity)
         names = {(write.item.kind, write.item.name) for write in writes}
         # A removal is noted after it: it may be refused, and what is left must stay known.
         creating = [] if undo else [write for write in writes if write.after is not None]
         known = memory_records(remember(before, creating, undo=False), names) if creating else []
-        self._put([*known, header, *journal_rows(entry, begun(writes))])
+        journal = JournalWriter(self._put, self._config.name)
+        header = journal.begin(
+            operation, journal_rows(begun(writes)), plan=plan, undoes=undoes, beside=known
+        )
+        entry = header.id
+        log.info("%s: journal entry %s begun with %d values", operation, entry, len(writes))
         try:
             done = ParityApplied(entry, tuple(self._write(writes)))
             applied = [row.write for row in done.rows if row.result is WriteOutcome.APPLIED]
-            final = replace(header, counts=done.counts)
             known = memory_records(remember(before, applied, undo=undo), names)
-            self._put([final, *journal_rows(entry, done.rows), *known])
+            journal.end(header, journal_rows(done.rows), done.counts, known)
         except K2kError as error:
             raise PartlyApplied(
                 f"{error.message}: journal entry {entry} was started and its outcome is unknown",

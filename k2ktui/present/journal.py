@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.moves.journal import EntryRow, JournalHeader, JournalRow
 from k2ktui.engine.parity.journal import read_results
 from k2ktui.engine.parity.model import ParityWrite
 from k2ktui.engine.parity.rules import ParityKind
@@ -18,8 +18,6 @@ from k2ktui.present.parity import value_text
 from k2ktui.text import safe_text
 
 BEGUN = "begun"
-# A group, and what was written for it.
-EntryRow = tuple[str, JournalRow]
 _NOT_WRITTEN = ("refused", "changed", "unknown", "moved", "not written")
 
 
@@ -99,7 +97,7 @@ def _parity_write(line: EntryRow) -> ParityWrite | None:
     if line[0] not in list(ParityKind):
         return None
     try:
-        return read_results([JournalRows("", line[0], (line[1],))])[0].write
+        return read_results([line])[0].write
     except MalformedRecord:
         return None  # a consumer group may have such a name
 

@@ -6,8 +6,7 @@ a release is possible while the source is down.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.config.model import PipelineConfig
@@ -15,12 +14,7 @@ from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import (
     HOLD,
     RELEASE,
-    JournalHeader,
     JournalRow,
-    JournalRows,
-    StateKey,
-    StateRecord,
-    new_id,
 )
 from k2ktui.engine.moves.journal_format import read_state_value
 from k2ktui.engine.records.hold import NO_HOLDS, Hold, HoldKey, Holds
@@ -38,6 +32,7 @@ from k2ktui.replication.preflight.checks import (
     warning_check,
 )
 from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.state_fold import read_own_key
 from k2ktui.sync.store import StateStore
@@ -313,29 +308,26 @@ def write_change(config: PipelineConfig, change: HoldChange, may: Access) -> Hol
     require(may, "holding a topic" if change.is_hold else "releasing a topic")
     if not change.holds:
         return change
-    is_hold = change.is_hold
-    result, at = HELD if is_hold else RELEASED, now_ms()
-    entry = new_id(at, secrets.token_hex(4))
-    group = config.coordination.commit.group
-    rows = JournalRows(entry, group, tuple(_journal_rows(change, result)))
-    header = JournalHeader(
-        entry, at, whoami(), change.operation, "", config.name, {result: len(rows.rows)}
-    )
-    records: list[StateRecord] = [*(change.holds if is_hold else ()), rows, header]
-    gone: list[StateKey] = [] if is_hold else [hold.key for hold in change.holds]
     store = StateStore(config, target_cluster(config))
+    group = config.coordination.commit.group
     try:
-        store.put(records, gone)
+        entry = JournalWriter(store.put, config.name).record(
+            change.operation,
+            [(group, row) for row in _journal_rows(change)],
+            beside=change.holds if change.is_hold else (),
+            gone=() if change.is_hold else [hold.key for hold in change.holds],
+        )
     finally:
         store.close()
     return replace(change, entry=entry)
 
 
-def _journal_rows(change: HoldChange, result: str) -> Iterable[JournalRow]:
+def _journal_rows(change: HoldChange) -> Iterator[JournalRow]:
     """Yield a row for each known partition, with its position and the reason.
 
     A topic of which nothing was copied has one row, for partition 0.
     """
+    result = HELD if change.is_hold else RELEASED
     offsets: dict[SourcePartition, int | None] = {at: p.offset for at, p in change.positions}
     for hold in change.holds:
         if not any(hold.key.covers(at) for at in offsets):

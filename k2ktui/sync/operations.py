@@ -16,7 +16,7 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.moves.apply import OffsetWrite, WriteResult, reverse_writes
+from k2ktui.engine.moves.apply import WriteResult, reverse_writes
 from k2ktui.engine.moves.choice import RowKey
 from k2ktui.engine.moves.groups import (
     EMPTY_STATES,
@@ -37,12 +37,13 @@ from k2ktui.engine.moves.journal import (
     SOURCE_UNDO,
     SYNC,
     UNDO,
+    EntryRow,
     JournalHeader,
-    JournalRow,
     JournalRows,
 )
 from k2ktui.engine.moves.plan import Plan, PlanRow
 from k2ktui.engine.moves.planning import PlanOptions, moved_positions
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
@@ -208,9 +209,9 @@ class JournalEntry:
         return read_results(self.parts)
 
     @property
-    def lines(self) -> list[tuple[str, JournalRow]]:
+    def lines(self) -> list[EntryRow]:
         """Its rows as stored, each with its consumer group."""
-        return [(part.consumer_group, row) for part in self.parts for row in part.rows]
+        return [line for part in self.parts for line in part.lines]
 
     def reversal(self) -> list[OffsetWrite]:
         """Return the writes that undo it.

@@ -13,9 +13,9 @@ from time import monotonic
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.pair_state import find_pair_state
 from k2ktui.engine.moves.agreement import Agreement
-from k2ktui.engine.moves.apply import OffsetWrite
 from k2ktui.engine.moves.groups import GroupRow, Snapshot, after_failover, make_group_rows
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary, summarize_pipeline
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import REFUSALS
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.flow import PipelineFlow

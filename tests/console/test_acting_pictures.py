@@ -15,12 +15,13 @@ from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.engine.access import Access
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import PlanOptions, make_plan
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.sync import operations

@@ -20,7 +20,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.apply import results_text, undo_text
-from k2ktui.engine.moves.journal import PARITY, JournalHeader, JournalRow
+from k2ktui.engine.moves.journal import PARITY, EntryRow, JournalHeader, JournalRow
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import K2kError
@@ -28,7 +28,6 @@ from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.journal import (
     BEGUN,
-    EntryRow,
     entry_columns,
     entry_row_columns,
     entry_time,

@@ -20,7 +20,8 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.moves.apply import OffsetWrite, undo_text
+from k2ktui.engine.moves.apply import undo_text
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import Declined, K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.progress import ProgressTexts, listening

@@ -21,12 +21,13 @@ from k2ktui.engine.drill.model import (
     GroupResult,
 )
 from k2ktui.engine.drill.steps import describe_undo, find_change
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome
+from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.audit import AuditRow, estimate_by_checkpoints
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.moves.journal import has_displaced
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.progress import ProgressTexts, listening

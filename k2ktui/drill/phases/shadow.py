@@ -29,8 +29,9 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, GroupResult
 from k2ktui.engine.drill.steps import describe_undo, find_change
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome
+from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.plan import PlanRow
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
-from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import ABSENT, CommittedOffset, GroupView
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.plan import Action, PlanRow
-from k2ktui.engine.moves.written import WrittenCommits, find_ours
+from k2ktui.engine.moves.written import OffsetWrite, WrittenCommits, find_ours
 from k2ktui.engine.records.mapping_version import MappingVersion, is_stale, split_guard
 from k2ktui.text import counted
 
@@ -45,37 +44,6 @@ def undo_text(counts: Mapping[str, int]) -> str:
     others = {word: n for word, n in counts.items() if word != WriteOutcome.APPLIED}
     more = f", {results_text(others)}" if others else ""
     return f"{counted(counts.get(WriteOutcome.APPLIED, 0), 'row')} undone{more}."
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetWrite:
-    """A change of one committed offset on the target: the current and the new offset.
-
-    ``after`` None deletes the committed offset. The versions are of the mappings that the offsets
-    were made from, None for an offset that is not ours. ``choice`` is what an operator chose
-    instead of the translated offset.
-    """
-
-    group: str
-    topic: str
-    partition: int
-    before: int | None
-    before_metadata: str
-    after: int | None
-    after_metadata: str
-    before_version: MappingVersion | None = None
-    after_version: MappingVersion | None = None
-    choice: Choice | None = None
-
-    @property
-    def at(self) -> tuple[str, int]:
-        """Topic and partition."""
-        return self.topic, self.partition
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether only a choice is remembered, or forgotten."""
-        return (self.before, self.before_metadata) == (self.after, self.after_metadata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,6 +324,14 @@ class JournalRows:
         """Key of the record."""
         return JournalKey(self.id, self.consumer_group)
 
+    @property
+    def lines(self) -> list[EntryRow]:
+        """The changes, each with the group."""
+        return [(self.consumer_group, row) for row in self.rows]
+
+
+EntryRow = tuple[str, JournalRow]
+"""A change, with the consumer group, or what else the entry names in its place."""
 
 StateRecord = (
     Runner

@@ -27,6 +27,8 @@ from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.records.mapping_version import MappingVersion, split_guard
 
 Partition = tuple[str, int]
+Commit = tuple[int, str]
+"""What is committed: an offset and its metadata."""
 
 # Longer metadata is recorded as a digest: a group of 1,000 partitions fits into one record.
 _RECORDED_CHARACTERS = 64
@@ -90,19 +92,44 @@ class WrittenCommits:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit that is to be written, or was: ``version`` is None if it deletes the offset, or
-    puts back what an application had committed.
+class OffsetWrite:
+    """A change of one committed offset on the target: the current and the new offset.
 
-    ``before`` and ``after`` are offset and metadata, None for no commit; if they are equal, nothing
-    is written. ``choice`` is what an operator chose; None ends an earlier choice.
+    ``after`` None deletes the committed offset. The versions are of the mappings that the offsets
+    were made from, None for an offset that is not ours. ``choice`` is what an operator chose
+    instead of the translated offset; None ends an earlier choice.
     """
 
-    at: Partition
-    before: tuple[int, str] | None
-    after: tuple[int, str] | None
-    version: MappingVersion | None
+    group: str
+    topic: str
+    partition: int
+    before: int | None
+    before_metadata: str
+    after: int | None
+    after_metadata: str
+    before_version: MappingVersion | None = None
+    after_version: MappingVersion | None = None
     choice: Choice | None = None
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def commit_before(self) -> Commit | None:
+        """The current commit; None for none."""
+        return None if self.before is None else (self.before, self.before_metadata)
+
+    @property
+    def commit_after(self) -> Commit | None:
+        """The new commit; None if it is deleted."""
+        return None if self.after is None else (self.after, self.after_metadata)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether only a choice is remembered, or forgotten."""
+        return (self.before, self.before_metadata) == (self.after, self.after_metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +174,7 @@ def find_ours(
 def announce(
     known: WrittenCommits | None,
     group: str,
-    commits: Iterable[Commit],
+    writes: Iterable[OffsetWrite],
     writer: str,
     now_ms: int,
     *,
@@ -158,7 +185,7 @@ def announce(
     Args:
         known: the newest record of the group.
         group: the consumer group.
-        commits: the commits.
+        writes: what is to be committed.
         writer: id of this process.
         now_ms: current time.
         is_current: whether nobody has written a record since before the commits were read; then
@@ -167,29 +194,29 @@ def announce(
     recorded = dict(known.commits) if known is not None else {}
     choices = dict(known.choices) if known is not None else {}
     missing = False
-    for commit in commits:
-        if commit.choice is not None and choices.get(commit.at) != commit.choice:
-            choices[commit.at] = commit.choice
+    for write in writes:
+        if write.choice is not None and choices.get(write.at) != write.choice:
+            choices[write.at] = write.choice
             missing = True
-        of_partition = recorded.get(commit.at, ())
-        new = _next(commit, writer, now_ms)
+        of_partition = recorded.get(write.at, ())
+        new = _next(write, writer, now_ms)
         if new is None or new in of_partition:
             continue
         missing = True
         kept = [
             other
             for other in of_partition
-            if not (other.writer == writer and _made_by(other, commit))
-            and (other.pending or not is_current or _equals(other, commit.before))
+            if not (other.writer == writer and _made_by(other, write))
+            and (other.pending or not is_current or _equals(other, write.commit_before))
         ]
-        recorded[commit.at] = (*kept, new)
+        recorded[write.at] = (*kept, new)
     return _record(known, group, recorded, choices) if missing else None
 
 
 def read_back(
     known: WrittenCommits | None,
     group: str,
-    results: Iterable[tuple[Commit, tuple[int, str] | None, bool]],
+    results: Iterable[tuple[OffsetWrite, Commit | None, bool]],
     writer: str,
     now_ms: int,
     looked: WrittenCommits | None = None,
@@ -200,7 +227,7 @@ def read_back(
     Args:
         known: the newest record of the group.
         group: the consumer group.
-        results: each commit, what is committed now, and whether its outcome is known: it was
+        results: each write, what is committed now, and whether its outcome is known: it was
             carried out, or refused.
         writer: id of this process.
         now_ms: current time.
@@ -216,48 +243,48 @@ def read_back(
     results = list(results)
     choices = _read_back_choices(known, results, looked)
     earlier = announced if announced is not None else known
-    for commit, now, is_known in results:
+    for write, now, is_known in results:
         kept: list[WrittenCommit] = []
-        expected = looked.commits.get(commit.at, ()) if looked is not None else ()
-        replaced = earlier.commits.get(commit.at, ()) if earlier is not None else ()
-        for other in recorded.pop(commit.at, ()):
-            is_ours = other.writer == writer and _made_by(other, commit)
+        expected = looked.commits.get(write.at, ()) if looked is not None else ()
+        replaced = earlier.commits.get(write.at, ()) if earlier is not None else ()
+        for other in recorded.pop(write.at, ()):
+            is_ours = other.writer == writer and _made_by(other, write)
             if _equals(other, now):
                 kept.append(replace(other, writer="", at_ms=0) if is_ours else other)
             elif other.pending:
                 if not other.is_late(now_ms) and not (is_ours and is_known):
                     kept.append(other)
             elif other not in replaced or (
-                other not in expected and _is_newer(other, commit) and now == commit.after
+                other not in expected and _is_newer(other, write) and now == write.commit_after
             ):
                 kept.append(other)
-        made = _next(commit, "", 0)
+        made = _next(write, "", 0)
         if made is not None and _equals(made, now):
             kept.append(made)
         if kept:
-            recorded[commit.at] = _newest(kept)
+            recorded[write.at] = _newest(kept)
     is_same = recorded == before and choices == (known.choices if known is not None else {})
     return None if is_same else _record(known, group, recorded, choices)
 
 
 def _read_back_choices(
     known: WrittenCommits | None,
-    results: Iterable[tuple[Commit, tuple[int, str] | None, bool]],
+    results: Iterable[tuple[OffsetWrite, Commit | None, bool]],
     looked: WrittenCommits | None,
 ) -> dict[Partition, Choice]:
     """Return the choices that hold after commits; arguments as for :func:`read_back`."""
     choices = dict(known.choices) if known is not None else {}
-    for commit, now, is_known in results:
-        is_done = now == commit.after or commit.before == commit.after
-        if commit.choice is None and is_done:
-            choices.pop(commit.at, None)
-        if commit.choice is None or is_done or not is_known:
+    for write, now, is_known in results:
+        is_done = now == write.commit_after or write.commit_before == write.commit_after
+        if write.choice is None and is_done:
+            choices.pop(write.at, None)
+        if write.choice is None or is_done or not is_known:
             continue
         # It was refused: what was chosen before holds.
-        if choices.get(commit.at) == commit.choice:
-            del choices[commit.at]
-        if looked is not None and commit.at in looked.choices:
-            choices.setdefault(commit.at, looked.choices[commit.at])
+        if choices.get(write.at) == write.choice:
+            del choices[write.at]
+        if looked is not None and write.at in looked.choices:
+            choices.setdefault(write.at, looked.choices[write.at])
     return choices
 
 
@@ -338,22 +365,22 @@ def choice_in_force(
     return choice if choice.leaves_out or current is not None else None
 
 
-def _next(commit: Commit, writer: str, now_ms: int) -> WrittenCommit | None:
-    if commit.after is None or commit.version is None:
+def _next(write: OffsetWrite, writer: str, now_ms: int) -> WrittenCommit | None:
+    if write.commit_after is None or write.after_version is None:
         return None
-    offset, metadata = commit.after
-    return WrittenCommit(offset, recorded_metadata(metadata), commit.version, writer, now_ms)
+    offset, metadata = write.commit_after
+    return WrittenCommit(offset, recorded_metadata(metadata), write.after_version, writer, now_ms)
 
 
-def _made_by(written: WrittenCommit, commit: Commit) -> bool:
-    return _equals(written, commit.after) and written.version == commit.version
+def _made_by(written: WrittenCommit, write: OffsetWrite) -> bool:
+    return _equals(written, write.commit_after) and written.version == write.after_version
 
 
-def _is_newer(written: WrittenCommit, commit: Commit) -> bool:
-    return commit.version is not None and written.version > commit.version
+def _is_newer(written: WrittenCommit, write: OffsetWrite) -> bool:
+    return write.after_version is not None and written.version > write.after_version
 
 
-def _equals(written: WrittenCommit, commit: tuple[int, str] | None) -> bool:
+def _equals(written: WrittenCommit, commit: Commit | None) -> bool:
     return commit is not None and (written.offset, written.metadata) == (
         commit[0],
         recorded_metadata(commit[1]),

@@ -8,10 +8,10 @@ after, so that every release can list them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from k2ktui.engine.moves.apply import WriteOutcome
-from k2ktui.engine.moves.journal import BEGUN, PARITY, PARITY_SYNC, JournalRow, JournalRows
+from k2ktui.engine.moves.journal import BEGUN, PARITY, PARITY_SYNC, EntryRow, JournalRow
 from k2ktui.engine.parity.model import ParityItem, ParityResult, ParityWrite
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord, items, parse, text
@@ -21,9 +21,9 @@ APPLY, UNDO, SYNCED = f"{PARITY}apply", f"{PARITY}undo", PARITY_SYNC
 OPENED = f"{PARITY}open-target"
 
 
-def journal_rows(entry: str, results: Iterable[ParityResult]) -> list[JournalRows]:
-    """Return the parts of a journal entry."""
-    by_kind: dict[ParityKind, list[JournalRow]] = {}
+def journal_rows(results: Iterable[ParityResult]) -> list[EntryRow]:
+    """Return the rows of a journal entry, each with the kind of its value."""
+    rows = []
     for result in results:
         write = result.write
         outcome = f"{result.result}: {result.why}" if result.why else str(result.result)
@@ -36,17 +36,17 @@ def journal_rows(entry: str, results: Iterable[ParityResult]) -> list[JournalRow
             _dump(write.item.key, write.after),
             outcome,
         )
-        by_kind.setdefault(write.item.kind, []).append(row)
-    return [JournalRows(entry, str(kind), tuple(rows)) for kind, rows in by_kind.items()]
+        rows.append((str(write.item.kind), row))
+    return rows
 
 
-def read_results(parts: Sequence[JournalRows]) -> list[ParityResult]:
+def read_results(rows: Iterable[EntryRow]) -> list[ParityResult]:
     """Return the rows of a journal entry as they were written.
 
     Raises:
         MalformedRecord: it is not an entry of parity, or is damaged.
     """
-    return [_result(part.consumer_group, row) for part in parts for row in part.rows]
+    return [_result(kind, row) for kind, row in rows]
 
 
 def _result(kind: str, row: JournalRow) -> ParityResult:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.moves.journal import JournalRow, new_id
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.mm2.offsets.positions import StoredChange
 from k2ktui.private_files import private_directory
 from k2ktui.runtime.paths import state_path, write_atomically
-from k2ktui.sync.moves.plans import whoami
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -61,17 +60,13 @@ def write_backup(connector: str, text: str) -> Path:
 
 def write_journal(config: PipelineConfig, change: StoredChange) -> str:
     """Write a change to its flow's journal on the target; return why that failed, or ""."""
-    at = int(time.time() * 1000)
-    entry = new_id(at, secrets.token_hex(4))
-    rows = tuple(
+    rows = [
         JournalRow(m.source.topic, m.source.partition, m.before, "", m.after, "", str(m.effect))
         for m in change.changes
-    )
-    counts = dict(Counter(row.result for row in rows))
-    header = JournalHeader(entry, at, whoami(), WHAT, pipeline=config.name, counts=counts)
+    ]
     store = StateStore(config, target_cluster(config))
     try:
-        store.put([JournalRows(entry, change.connector, rows), header])
+        JournalWriter(store.put, config.name).record(WHAT, [(change.connector, r) for r in rows])
     except K2kError as error:
         return f"the change was not recorded in the journal: {error.message}"
     finally:

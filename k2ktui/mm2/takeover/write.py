@@ -7,7 +7,6 @@ mappings without positions belong to a term that is never used.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
@@ -17,7 +16,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.moves.journal import JournalRow
 from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.state import (
     Covers,
@@ -43,6 +42,7 @@ from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.moves.position_writer import refuse_running
 from k2ktui.sync.moves.positions import position_image
@@ -235,20 +235,16 @@ def _journal(
     config: PipelineConfig, target: Cluster, positions: dict[SourcePartition, Position]
 ) -> tuple[str, str]:
     """Write the journal entry; return its id, or "" and why writing failed."""
-    at = now_ms()
-    entry = new_id(at, secrets.token_hex(4))
-    rows = tuple(
-        JournalRow(s.topic, s.partition, None, "", p.offset, position_image(p), "applied")
+    group = config.coordination.commit.group
+    rows = [
+        (group, JournalRow(s.topic, s.partition, None, "", p.offset, position_image(p), "applied"))
         for s, p in positions.items()
-    )
-    counts = {"applied": len(rows)}
-    header = JournalHeader(entry, at, whoami(), WHAT, pipeline=config.name, counts=counts)
+    ]
     store = StateStore(config, target)
     try:
-        store.put([JournalRows(entry, config.coordination.commit.group, rows), header])
+        return JournalWriter(store.put, config.name).record(WHAT, rows), ""
     except K2kError as error:
-        log.warning("journal entry %s not written: %s", entry, error.message)
+        log.warning("the journal entry is not written: %s", error.message)
         return "", f"the take-over was not recorded in the journal: {error.message}"
     finally:
         store.close()
-    return entry, ""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import (
-    OffsetWrite,
     WriteOutcome,
     WriteResult,
     find_conflicts,
@@ -30,6 +29,7 @@ from k2ktui.engine.moves.groups import (
 from k2ktui.engine.moves.journal import SYNC
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import moved_positions
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow

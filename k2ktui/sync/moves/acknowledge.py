@@ -5,20 +5,20 @@ The pipeline may run: its positions stay as they are, and it sees the acknowledg
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
-from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.moves.journal import JournalRow
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.control.keyed_writer import KeyedWriter
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.epochs import DRIVER
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.moves.positions import PositionPlanner
 
@@ -86,14 +86,15 @@ def acknowledge(
         writer.put([(deleted_log_key(topic.group, log), deleted_log_value(log)) for log in known])
     finally:
         writer.close()
-    entry = new_id(at, secrets.token_hex(4))
-    rows = tuple(
-        JournalRow(log.topic, log.partition, log.offset, "", log.offset, "", ACKNOWLEDGED)
+    rows = [
+        (
+            topic.group,
+            JournalRow(log.topic, log.partition, log.offset, "", log.offset, "", ACKNOWLEDGED),
+        )
         for log in known
-    )
-    header = JournalHeader(entry, at, who, OPERATION, "", config.name, {ACKNOWLEDGED: len(rows)})
+    ]
     try:
-        planner.store.put([JournalRows(entry, topic.group, rows), header])
+        entry = JournalWriter(planner.store.put, config.name).record(OPERATION, rows)
     except K2kError as error:
         return Acknowledgment(known, "", (f"the journal was not written: {error.message}",))
     return Acknowledgment(known, entry)

@@ -19,7 +19,6 @@ from types import MappingProxyType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.apply import (
-    OffsetWrite,
     WriteOutcome,
     WriteResult,
     check_written,
@@ -39,19 +38,18 @@ from k2ktui.engine.moves.journal import (
     SOURCE_RESET,
     SOURCE_UNDO,
     UNDO,
-    JournalHeader,
+    EntryRow,
     JournalRow,
     JournalRows,
-    new_id,
 )
 from k2ktui.engine.moves.plan import Action, Plan
-from k2ktui.engine.moves.written import Commit, WrittenCommits, announce, read_back
+from k2ktui.engine.moves.written import Commit, OffsetWrite, WrittenCommits, announce, read_back
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
 from k2ktui.kafka.wire.groups import OUTCOME_UNKNOWN, GroupCommit
 from k2ktui.progress import long_step
 from k2ktui.sync.cluster_readers import TargetClusterReader
-from k2ktui.sync.moves.plans import whoami
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.store import StateStore
 from k2ktui.text import duration, safe_text
 
@@ -138,6 +136,7 @@ class Applier:
     ) -> None:
         self._config, self._target, self._store, self._on_result = config, target, store, on_result
         self._records, self._side = records and side == "target", side
+        self._journal = JournalWriter(store.put, config.name)
         self._open_entry = ""
         self._writer = secrets.token_hex(4)
         # The newest records after the groups were read, and the numbers of those that were the
@@ -287,18 +286,12 @@ class Applier:
         self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Journal, write and read back; the caller has checked the preconditions."""
-        now = int(time.time() * 1000)
-        entry = new_id(now, secrets.token_hex(4))
-        header = JournalHeader(
-            entry, now, whoami(), action, plan, self._config.name, {BEGUN: len(writes)}, undoes
-        )
         begun = [WriteResult(write, WriteOutcome.UNKNOWN, BEGUN) for write in writes]
+        header = self._journal.begin(action, _journal_rows(begun), plan=plan, undoes=undoes)
+        self._open_entry = entry = header.id
         log.info("%s: journal entry %s begun with %d offsets", action, entry, len(writes))
-        self._store.put([header, *_journal_rows(entry, begun)])
-        self._open_entry = entry
         done = Applied(entry, tuple(self.write_only(writes)))
-        final = replace(header, counts=done.counts)
-        self._store.put([final, *_journal_rows(entry, done.rows)])
+        self._journal.end(header, _journal_rows(done.rows), done.counts)
         log.info("%s: journal entry %s ended: %s", action, entry, done.counts)
         self._open_entry = ""
         return done
@@ -309,12 +302,9 @@ class Applier:
         Raises:
             K2kError: the journal cannot be written.
         """
-        now = int(time.time() * 1000)
-        entry = new_id(now, secrets.token_hex(4))
-        counts = {str(WriteOutcome.NOT_WRITTEN): len(writes)}
         rows = [WriteResult(write, WriteOutcome.NOT_WRITTEN, why) for write in writes]
-        header = JournalHeader(entry, now, whoami(), what, "", self._config.name, counts)
-        self._store.put([header, *_journal_rows(entry, rows)])
+        counts = {str(WriteOutcome.NOT_WRITTEN): len(rows)}
+        self._journal.record(what, _journal_rows(rows), counts=counts)
 
     def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         """Write and read back without a journal entry."""
@@ -347,21 +337,19 @@ class Applier:
         if not self._records:
             return {}
         now_ms = int(time.time() * 1000)
-        commits = {writes[0].group: [_commit(write) for write in writes] for writes in block}
+        by_group = {writes[0].group: writes for writes in block}
 
         def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
             records = []
-            for group, group_commits in commits.items():
+            for group, writes in by_group.items():
                 record = known.get(group)
                 is_current = self._unchanged.get(group) == _number(record)
-                made = announce(
-                    record, group, group_commits, self._writer, now_ms, is_current=is_current
-                )
+                made = announce(record, group, writes, self._writer, now_ms, is_current=is_current)
                 if made is not None:
                     records.append(made)
             return records
 
-        return self._store.put_written(list(commits), change)
+        return self._store.put_written(list(by_group), change)
 
     def _record_read_back(
         self,
@@ -372,12 +360,12 @@ class Applier:
         if not self._records:
             return
         now_ms = int(time.time() * 1000)
-        seen: dict[str, list[tuple[Commit, tuple[int, str] | None, bool]]] = {}
+        seen: dict[str, list[tuple[OffsetWrite, Commit | None, bool]]] = {}
         for result in results:
             view = current.get(result.write.group)
             if view is not None and not view.error and not view.unsettled:
                 is_known = not result.reason.endswith(OUTCOME_UNKNOWN)
-                outcome = (_commit(result.write), _committed(view, result.write), is_known)
+                outcome = (result.write, _committed(view, result.write), is_known)
                 seen.setdefault(result.write.group, []).append(outcome)
 
         def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
@@ -512,15 +500,8 @@ def _number(written: WrittenCommits | None) -> int:
     return written.number if written is not None else 0
 
 
-def _commit(write: OffsetWrite) -> Commit:
-    before = None if write.before is None else (write.before, write.before_metadata)
-    after = None if write.after is None else (write.after, write.after_metadata)
-    at = write.topic, write.partition
-    return Commit(at, before, after, write.after_version, write.choice)
-
-
-def _committed(view: GroupView, write: OffsetWrite) -> tuple[int, str] | None:
-    commit = view.offsets.get((write.topic, write.partition))
+def _committed(view: GroupView, write: OffsetWrite) -> Commit | None:
+    commit = view.offsets.get(write.at)
     return (commit.offset, commit.metadata) if commit is not None and commit.offset >= 0 else None
 
 
@@ -540,28 +521,24 @@ def _changed_error(moved: Mapping[WriteKey, str], hint: str) -> OffsetsChanged:
     return error
 
 
-def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
-    by_group: dict[str, list[JournalRow]] = {}
-    for row in rows:
-        write = row.write
-        text = f"{row.outcome}: {row.reason}" if row.reason else str(row.outcome)
-        by_group.setdefault(write.group, []).append(
-            JournalRow(
-                write.topic,
-                write.partition,
-                write.before,
-                write.before_metadata,
-                write.after,
-                write.after_metadata,
-                text,
-                write.before_version,
-                write.after_version,
-                write.choice,
-            )
-        )
-    return [
-        JournalRows(entry, group, tuple(journal_rows)) for group, journal_rows in by_group.items()
-    ]
+def _journal_rows(results: Iterable[WriteResult]) -> list[EntryRow]:
+    return [(result.write.group, _journal_row(result)) for result in results]
+
+
+def _journal_row(result: WriteResult) -> JournalRow:
+    write = result.write
+    return JournalRow(
+        write.topic,
+        write.partition,
+        write.before,
+        write.before_metadata,
+        write.after,
+        write.after_metadata,
+        f"{result.outcome}: {result.reason}" if result.reason else str(result.outcome),
+        write.before_version,
+        write.after_version,
+        write.choice,
+    )
 
 
 def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> list[JournalRows]:
@@ -583,7 +560,7 @@ def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> li
             written if row.result != interrupted else judge_unreported(written.write, view)
             for row, written in zip(part.rows, read_results([part]), strict=True)
         ]
-        judged_parts += _journal_rows(part.id, judged)
+        judged_parts.append(replace(part, rows=tuple(map(_journal_row, judged))))
     return judged_parts
 
 

@@ -20,14 +20,13 @@ the order of a move (docs/internals/ownership.md#moved-topics).
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.moves.journal import JournalHeader, JournalRows, Runner, new_id
+from k2ktui.engine.moves.journal import Runner
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, find_refused
 from k2ktui.engine.moves.recovery import Recovery, Writers
 from k2ktui.engine.records.cleared import Cleared
@@ -42,6 +41,7 @@ from k2ktui.replication.ownership.commit_state import CommitState, read_commit_s
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved, write_moved_positions
+from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.moves.positions import CLEAR, PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import duration, list_names, safe_message, safe_text
@@ -346,26 +346,16 @@ class PositionWriter:
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
         """Write the change to the journal; return its id and why that failed, one of them ""."""
-        at = now_ms()
-        entry = new_id(at, secrets.token_hex(4))
-        rows = tuple(
-            journal_row(move, written[move.source], str(move.effect)) for move in change.changes
-        )
         group = self._config.coordination.commit.group
-        header = JournalHeader(
-            id=entry,
-            at_ms=at,
-            who=whoami(),
-            operation=change.operation,
-            pipeline=self._config.name,
-            counts=_counts(change.changes),
-            plan=_describe_accepted(change),
-        )
+        rows = [
+            (group, journal_row(move, written[move.source], str(move.effect)))
+            for move in change.changes
+        ]
+        journal = JournalWriter(self._positions.store.put, self._config.name)
         try:
-            self._positions.store.put([JournalRows(entry, group, rows), header])
+            return journal.record(change.operation, rows, plan=_describe_accepted(change)), ""
         except K2kError as error:
             return "", f"the change was not recorded in the journal: {error.message}"
-        return entry, ""
 
 
 def _refuse_wrong(sources: Sequence[SourcePartition]) -> None:
@@ -435,13 +425,6 @@ def _outside(move: PositionMove, logs: Mapping[SourcePartition, SourceLog]) -> b
         return True
     another = log.topic_id and move.after.topic_id and log.topic_id != move.after.topic_id
     return bool(another) or not log.start <= move.offset <= log.end
-
-
-def _counts(moves: Sequence[PositionMove]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for move in moves:
-        counts[str(move.effect)] = counts.get(str(move.effect), 0) + 1
-    return counts
 
 
 def _names(moves: Sequence[PositionMove]) -> str:

@@ -10,10 +10,11 @@ from threading import Event, Thread
 import pytest
 
 from k2ktui.engine.access import access
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome
+from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.journal import WrittenKey
 from k2ktui.engine.moves.journal_format import state_key
 from k2ktui.engine.moves.plan import Action, Plan, dump_plan
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit

@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.groups import GroupRow, GroupView, make_group_rows
 from k2ktui.engine.moves.plan import Plan, Rewind
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import PipelineFlow

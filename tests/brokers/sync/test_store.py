@@ -25,7 +25,7 @@ from k2ktui.engine.moves.journal import (
     new_id,
 )
 from k2ktui.engine.moves.journal_format import read_state_value, state_key, state_value
-from k2ktui.engine.moves.written import Commit, WrittenCommits, announce, find_ours
+from k2ktui.engine.moves.written import OffsetWrite, WrittenCommits, announce, find_ours
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
@@ -116,12 +116,13 @@ def announcing(
 ) -> Callable[[Mapping[str, WrittenCommits]], list[WrittenCommits]]:
     """What announces a commit, once ``before`` was called with the record known."""
     calls = [before]
-    commit = Commit(("t", 0), None, (offset, "m"), MappingVersion(1, 5))
+    version = MappingVersion(1, 5)
+    write = OffsetWrite("app", "t", 0, None, "", offset, "m", after_version=version)
 
     def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
         while calls:
             calls.pop()()
-        record = announce(known.get("app"), "app", [commit], writer, NOW)
+        record = announce(known.get("app"), "app", [write], writer, NOW)
         return [] if record is None else [record]
 
     return change

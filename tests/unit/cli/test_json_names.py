@@ -15,9 +15,10 @@ from k2ktui.cli.views import status_object
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.deleted_logs import DeletedLog
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.group_positions import GroupPositions
 from k2ktui.engine.moves.journal import JournalHeader
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.fleet.model import make_row

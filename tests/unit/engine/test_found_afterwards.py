@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, judge_unreported
+from k2ktui.engine.moves.apply import WriteOutcome, judge_unreported
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.text import counted
 
 WHERE = ("orders", 0)

@@ -15,7 +15,6 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import (
-    OffsetWrite,
     WriteOutcome,
     WriteResult,
     check_written,
@@ -36,7 +35,7 @@ from k2ktui.engine.moves.groups import (
 )
 from k2ktui.engine.moves.plan import Action, PlanRow, Rewind, dump_plan, load_plan, plan_remarks
 from k2ktui.engine.moves.planning import PlanOptions, make_plan
-from k2ktui.engine.moves.written import WrittenCommit, WrittenCommits
+from k2ktui.engine.moves.written import OffsetWrite, WrittenCommit, WrittenCommits
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
 

@@ -26,7 +26,7 @@ from k2ktui.engine.moves.journal_format import (
 from k2ktui.engine.moves.written import (
     LARGEST_NUMBER,
     PENDING_MS,
-    Commit,
+    OffsetWrite,
     Ours,
     WrittenCommit,
     WrittenCommits,
@@ -48,19 +48,22 @@ Value = tuple[int, str]
 
 
 def commit(
-    after: Value | None, before: Value | None = None, version: MappingVersion = NEW
-) -> Commit:
-    return Commit(AT, before, after, version if after is not None else None)
+    after: Value | None, before: Value | None = None, version: MappingVersion | None = NEW
+) -> OffsetWrite:
+    old, old_metadata = before or (None, "")
+    offset, metadata = after or (None, "")
+    new = None if after is None else version
+    return OffsetWrite("g", *AT, old, old_metadata, offset, metadata, None, new)
 
 
-def announced(known: WrittenCommits | None, new: Commit, writer: str = "w") -> WrittenCommits:
+def announced(known: WrittenCommits | None, new: OffsetWrite, writer: str = "w") -> WrittenCommits:
     record = announce(known, "g", [new], writer, NOW_MS, is_current=True)
     assert record is not None
     return record
 
 
 def seen(
-    known: WrittenCommits, old: Commit, now: Value | None, *, known_outcome: bool = True
+    known: WrittenCommits, old: OffsetWrite, now: Value | None, *, known_outcome: bool = True
 ) -> WrittenCommits:
     read = read_back(known, "g", [(old, now, known_outcome)], "w", NOW_MS)
     return read or known
@@ -138,7 +141,7 @@ def test_deleted_and_put_back() -> None:
     deleted = commit(None, (100, "a"))
     assert announce(known, "g", [deleted], "w", NOW_MS) is None
     assert seen(known, deleted, None).commits == {}
-    restored = Commit(AT, (100, "a"), (80, "its own"), None)
+    restored = commit((80, "its own"), (100, "a"), version=None)
     assert announce(known, "g", [restored], "w", NOW_MS) is None
     assert seen(known, restored, (80, "its own")).commits == {}, "that is not ours"
 
@@ -199,7 +202,7 @@ class Writer:
     view: Value | None = None
     looked: WrittenCommits | None = None
     unchanged: bool = False
-    commit: Commit | None = None
+    commit: OffsetWrite | None = None
     known: WrittenCommits | None = None
     mine: WrittenCommits | None = None
     announced: WrittenCommits | None = None
@@ -253,7 +256,7 @@ class Machine(RuleBasedStateMachine):
             w.known = w.looked = self.log.newest
             self.version += 1
             version = MappingVersion(1, max(1, self.version - stale))
-            w.commit, w.step = Commit(AT, w.view, value, version), "announces"
+            w.commit, w.step = commit(value, w.view, version), "announces"
         elif w.step == "announces":
             self.announce(w)
         elif w.step == "announced":
@@ -267,7 +270,8 @@ class Machine(RuleBasedStateMachine):
         elif w.step == "commits":
             assert w.commit is not None
             w.announced = w.known
-            self.now, self.by, w.step = w.commit.after, w.commit.version, "reads back"
+            self.now, self.by = w.commit.commit_after, w.commit.after_version
+            w.step = "reads back"
         elif w.step == "reads back":
             w.now, w.step = self.now, "reads the record"
         elif w.step == "reads the record":
@@ -374,7 +378,7 @@ CHOICE = Choice("ann@bastion1", "earliest", "s-0@40", NOW_MS)
 LEFT_OUT = replace(CHOICE, value="leave-out")
 
 
-def chosen(after: Value | None, before: Value | None, choice: Choice | None) -> Commit:
+def chosen(after: Value | None, before: Value | None, choice: Choice | None) -> OffsetWrite:
     return replace(commit(after, before), choice=choice)
 
 
@@ -405,7 +409,7 @@ def test_a_choice_that_was_refused_leaves_the_one_before() -> None:
 
 @pytest.mark.parametrize("there", [None, (7, "app")])
 def test_a_row_left_out_is_remembered_and_forgotten_without_a_commit(there: Value | None) -> None:
-    out = replace(commit(there, there), version=None, choice=LEFT_OUT)
+    out = replace(commit(there, there), after_version=None, choice=LEFT_OUT)
     known = announced(None, out)
     assert (known.choices, known.commits) == ({AT: LEFT_OUT}, {})
     assert read_back(known, "g", [(out, (9, "moved since"), True)], "w", NOW_MS) is None

@@ -98,7 +98,7 @@ def test_the_journal_keeps_the_values_before_and_after(
     writes: list[ParityWrite], outcome: WriteOutcome
 ) -> None:
     results = [replace(row, result=outcome, why="why") for row in begun(writes)]
-    read = read_results(journal_rows("entry", results))
+    read = read_results(journal_rows(results))
     assert sorted(read, key=repr) == sorted(results, key=repr)
     undone = reverse(read)
     assert {(w.item, w.after, w.before) for w in undone} == (
