@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k2ktui.engine.strict_json import (
-    LARGEST_MS,
-    MalformedRecord,
-    dump_object,
-    field,
-    integer,
-    text,
+from k2ktui.engine.strict_json import MalformedRecord, dump_object
+from k2ktui.engine.wire import (
+    COUNT,
+    MILLIS,
+    TEXT,
+    Wire,
+    defaulted,
+    optional,
+    required,
 )
 
 DELETED = "deleted"
@@ -64,6 +66,16 @@ class DeletedLog:
         return earlier if is_same else self
 
 
+_WIRE = Wire(
+    DeletedLog,
+    offset=required("offset", COUNT),
+    end=required("end", COUNT),
+    topic_id=required("topicId", TEXT),
+    at_ms=defaulted("at", MILLIS, 0),
+    acknowledged=optional("acknowledged", TEXT, ""),
+)
+
+
 def deleted_log_key(group: str, log: DeletedLog) -> bytes:
     """Compaction key of a record; ``group`` is ``coordination.commit.group``."""
     return dump_object(
@@ -73,16 +85,7 @@ def deleted_log_key(group: str, log: DeletedLog) -> bytes:
 
 def deleted_log_value(log: DeletedLog) -> bytes:
     """Value of a record."""
-    value: dict[str, Any] = {
-        "v": _VERSION,
-        "offset": log.offset,
-        "end": log.end,
-        "topicId": log.topic_id,
-        "at": log.at_ms,
-    }
-    if log.acknowledged:
-        value["acknowledged"] = log.acknowledged
-    return dump_object(value)
+    return dump_object({"v": _VERSION, **_WIRE.write(log)})
 
 
 def parse_deleted_log(topic: str, partition: int, value: Mapping[str, Any]) -> DeletedLog:
@@ -91,15 +94,7 @@ def parse_deleted_log(topic: str, partition: int, value: Mapping[str, Any]) -> D
     Raises:
         MalformedRecord: a field is missing or wrong.
     """
-    offset, end = integer(field(value, "offset")), integer(field(value, "end"))
-    if offset >= end:
+    log = _WIRE.read(value, topic=topic, partition=partition)
+    if log.offset >= log.end:
         raise MalformedRecord("a deleted log without a record that was not copied")
-    return DeletedLog(
-        topic,
-        partition,
-        offset,
-        end,
-        text(field(value, "topicId")),
-        integer(value.get("at", 0), high=LARGEST_MS),
-        text(value.get("acknowledged", "")),
-    )
+    return log

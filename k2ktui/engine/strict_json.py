@@ -19,6 +19,7 @@ LARGEST_INT = (1 << 31) - 1
 LARGEST_MS = 253_402_300_799_999
 _LARGEST_BYTES = 64 << 20
 LONGEST = 1 << 20
+MOST = 10_000_000
 
 
 class MalformedRecord(ValueError):
@@ -111,7 +112,7 @@ def flag(value: object) -> bool:
     return value
 
 
-def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> list[list[Any]]:
+def rows(value: object, width: int | None = None, *, most: int = MOST) -> list[list[Any]]:
     """Return a list of lists, each of ``width`` elements."""
     elements = items(value, most)
     if any(type(row) is not list or (width is not None and len(row) != width) for row in elements):
@@ -119,7 +120,7 @@ def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> 
     return elements
 
 
-def items(value: object, most: int = 10_000_000) -> list[Any]:
+def items(value: object, most: int = MOST) -> list[Any]:
     """Return a list of at most ``most`` elements."""
     if not isinstance(value, list):
         raise _type_error(value, "a list")

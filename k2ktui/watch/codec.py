@@ -16,7 +16,7 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from k2ktui.engine.compare.record import ComparisonRecord, comparison_body, read_comparison
+from k2ktui.engine.compare.record import COMPARISON_WIRE, ComparisonRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.group_sums import GroupSummary
@@ -102,7 +102,7 @@ def loads(text: str | bytes) -> View:
 def _encode(value: Any) -> dict[str, Any]:
     """Return an object's fields; those that are objects, too, are encoded in their turn."""
     if isinstance(value, ComparisonRecord):
-        return comparison_body(value)
+        return COMPARISON_WIRE.write(value)
     encoded = {}
     kind: Any = type(value)
     for name, hint in _hints(kind).items():
@@ -204,7 +204,7 @@ def _reader(hint: Any, low: int) -> Read:
     if origin is Mapping:
         return partial(_read_mapping, *(_reader(arg, 0) for arg in args))
     if hint is ComparisonRecord:
-        return read_comparison
+        return COMPARISON_WIRE.read
     if _is_class(hint):
         return partial(_decode, hint)
     if hint is int:

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.compare.outcomes import UNPROVEN, Outcome
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.strict_json import (
-    LARGEST_INT,
-    LARGEST_MS,
-    flag,
-    integer,
-    items,
-    mapping,
-    rows,
-    text,
+from k2ktui.engine.strict_json import items, number, text
+from k2ktui.engine.wire import (
+    COUNT,
+    FLAG,
+    MILLIS,
+    NUMBER,
+    TEXT,
+    Wire,
+    WireType,
+    map_of,
+    optional,
+    required,
+    row_of,
+    table_of,
+    tuple_of,
 )
-from k2ktui.engine.strict_json import field as read_field
-from k2ktui.engine.strict_json import number as read_number
 from k2ktui.text import moment
 
 if TYPE_CHECKING:
@@ -205,68 +209,29 @@ def _whole_topics(report: ComparisonReport) -> list[tuple[str, int]]:
     ]
 
 
-def comparison_body(record: ComparisonRecord) -> dict[str, Any]:
-    """Return the fields of a record's value."""
-    body: dict[str, Any] = {
-        "at": record.at_ms,
-        "counts": dict(sorted(record.counts.items())),
-        "differences": record.differences,
-        "partitions": record.partitions,
-        "positions": [
-            [at.topic, at.partition, *span] for at, span in sorted(record.positions.items())
-        ],
-        "sample": record.sample,
-        "source": record.source_cluster,
-        "target": record.target_cluster,
-        "unproven": record.unproven,
-        "who": record.who,
-        "whole": record.is_whole,
-    }
-    if record.different:
-        body["different"] = [
-            [at.topic, at.partition, *both] for at, both in sorted(record.different.items())
-        ]
-    if record.topics:
-        body["topics"] = [list(topic) for topic in sorted(record.topics.items())]
-    if record.in_part:
-        body["inPart"] = sorted(record.in_part)
-    return body
+def _by_partition(most: int) -> WireType:
+    partition = row_of(SourcePartition, topic=TEXT, partition=NUMBER)
+    return table_of(partition, tuple_of(COUNT, COUNT), columns=(2, 2), most=most)
 
 
-def read_comparison(body: dict[str, Any]) -> ComparisonRecord:
-    """Read the fields of a record's value.
-
-    Raises:
-        MalformedRecord: it is damaged.
-    """
-    counts = mapping(read_field(body, "counts"))
-    return ComparisonRecord(
-        at_ms=integer(read_field(body, "at"), high=LARGEST_MS),
-        who=text(read_field(body, "who")),
-        source_cluster=text(read_field(body, "source")),
-        target_cluster=text(read_field(body, "target")),
-        partitions=integer(read_field(body, "partitions"), high=LARGEST_INT),
-        differences=integer(read_field(body, "differences")),
-        unproven=integer(read_field(body, "unproven")),
-        counts={text(name): integer(count) for name, count in counts.items()},
-        sample=read_number(read_field(body, "sample"), high=1.0),
-        is_whole=flag(read_field(body, "whole")),
-        positions=_by_partition(read_field(body, "positions"), MOST_PARTITIONS),
-        different=_by_partition(body.get("different", []), MOST_DIFFERENT),
-        topics={
-            text(topic): integer(partitions, high=LARGEST_INT)
-            for topic, partitions in rows(body.get("topics", []), 2, most=MOST_TOPICS)
-        },
-        in_part=frozenset(map(text, items(body.get("inPart", []), MOST_TOPICS))),
-    )
-
-
-def _by_partition(value: object, most: int) -> dict[SourcePartition, tuple[int, int]]:
-    """Read rows of a partition and two numbers."""
-    return {
-        SourcePartition(text(topic), integer(partition, high=LARGEST_INT)): (
-            integer(one),
-            integer(other),
-        )
-        for topic, partition, one, other in rows(value, 4, most=most)
-    }
+COMPARISON_WIRE = Wire(
+    ComparisonRecord,
+    at_ms=required("at", MILLIS),
+    who=required("who", TEXT),
+    source_cluster=required("source", TEXT),
+    target_cluster=required("target", TEXT),
+    partitions=required("partitions", NUMBER),
+    differences=required("differences", COUNT),
+    unproven=required("unproven", COUNT),
+    counts=required("counts", map_of(COUNT)),
+    sample=required("sample", WireType(lambda value: number(value, high=1.0))),
+    is_whole=required("whole", FLAG),
+    positions=required("positions", _by_partition(MOST_PARTITIONS)),
+    different=optional("different", _by_partition(MOST_DIFFERENT), {}),
+    topics=optional("topics", table_of(TEXT, NUMBER, columns=(1, 1), most=MOST_TOPICS), {}),
+    in_part=optional(
+        "inPart",
+        WireType(lambda value: frozenset(map(text, items(value, MOST_TOPICS))), sorted),
+        frozenset(),
+    ),
+)

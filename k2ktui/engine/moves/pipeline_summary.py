@@ -22,6 +22,16 @@ from k2ktui.engine.moves.groups import GroupRow, Snapshot
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.engine.status import coverage
+from k2ktui.engine.strict_json import MalformedRecord, text
+from k2ktui.engine.wire import (
+    COUNT,
+    MILLIS,
+    Wire,
+    WireType,
+    list_of,
+    required,
+    row_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,30 @@ class PipelineSummary:
         """
         retained = self.retained + lag
         return self.covered / retained if retained else 1.0
+
+
+def _read_severity(value: object) -> Severity:
+    name = text(value).upper()
+    if name not in Severity.__members__:
+        raise MalformedRecord("an unknown severity")
+    return Severity[name]
+
+
+_MOST_RATINGS, _LONGEST_WORD = 100, 100
+_WORD = WireType(lambda value: text(value, _LONGEST_WORD))
+_SEVERITY = WireType(_read_severity, lambda severity: str(severity.name).lower())
+SUMMARY_WIRE = Wire(
+    PipelineSummary,
+    at_ms=required("at", MILLIS),
+    retained=required("retained", COUNT),
+    covered=required("covered", COUNT),
+    groups=required(
+        "groups",
+        list_of(row_of(GroupCount, severity=_SEVERITY, word=_WORD, count=COUNT), _MOST_RATINGS),
+    ),
+    lost=required("lost", COUNT),
+    reread=required("reread", COUNT),
+)
 
 
 def summarize_pipeline(snapshot: Snapshot, rows: Iterable[GroupRow]) -> PipelineSummary:

@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
-from k2ktui.engine.records.run_record import LARGEST_TERM
+from k2ktui.engine.records.run_record import TERM
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.strict_json import LARGEST_INT, LARGEST_MS, integer, rows, text
-from k2ktui.engine.strict_json import field as required
+from k2ktui.engine.wire import (
+    MILLIS,
+    NUMBER,
+    TEXT,
+    Wire,
+    optional,
+    required,
+    table_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +100,11 @@ class ClearedTerms:
 NOTHING_CLEARED = ClearedTerms()
 
 
-def cleared_body(cleared: Cleared) -> dict[str, Any]:
-    """Return the fields of the record's value."""
-    partitions = [list(pair) for pair in sorted(cleared.partitions.items())]
-    return {
-        "at": cleared.at_ms,
-        "who": cleared.who,
-        **({"term": cleared.term} if cleared.term else {}),
-        **({"partitions": partitions} if partitions else {}),
-    }
-
-
-def read_cleared_key(head: Mapping[str, Any]) -> ClearedKey:
-    """Decode the fields of a record's key; raises MalformedRecord."""
-    return ClearedKey(text(head.get("topic", "")))
-
-
-def read_cleared(key: ClearedKey, body: Mapping[str, Any]) -> Cleared:
-    """Decode the fields of a record's value; raises MalformedRecord."""
-    return Cleared(
-        key.topic,
-        text(required(body, "who")),
-        integer(required(body, "at"), high=LARGEST_MS),
-        term=integer(body.get("term", 0), high=LARGEST_TERM),
-        partitions={
-            integer(partition, high=LARGEST_INT): integer(term, high=LARGEST_TERM)
-            for partition, term in rows(body.get("partitions", []), 2)
-        },
-    )
+CLEARED_KEY_WIRE = Wire(ClearedKey, topic=optional("topic", TEXT, ""))
+CLEARED_WIRE = Wire(
+    Cleared,
+    who=required("who", TEXT),
+    at_ms=required("at", MILLIS),
+    term=optional("term", TERM, 0),
+    partitions=optional("partitions", table_of(NUMBER, TERM, columns=(1, 1)), {}),
+)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from k2ktui.engine.strict_json import items, text
+from k2ktui.engine.wire import TEXT, Wire, defaulted, list_of, optional
 
 Side = Literal["source", "target"]
 # More restores than any cluster has.
@@ -94,20 +94,18 @@ class ClusterPair:
 
     def as_fields(self) -> dict[str, Any]:
         """Return the fields of a run record; none if the pair is unknown."""
-        if not self.is_known:
-            return {}
-        fields: dict[str, Any] = {
-            "sourceCluster": self.source,
-            "targetCluster": self.target,
-            "mappingTopic": self.mapping_topic,
-        }
-        if self.source_aliases:
-            fields["sourceAliases"] = list(self.source_aliases)
-        if self.target_aliases:
-            fields["targetAliases"] = list(self.target_aliases)
-        return fields
+        return _WIRE.write(self) if self.is_known else {}
 
 
+_ALIASES = list_of(TEXT, _MOST_ALIASES)
+_WIRE = Wire(
+    ClusterPair,
+    source=defaulted("sourceCluster", TEXT, ""),
+    target=defaulted("targetCluster", TEXT, ""),
+    mapping_topic=defaulted("mappingTopic", TEXT, ""),
+    source_aliases=optional("sourceAliases", _ALIASES, ()),
+    target_aliases=optional("targetAliases", _ALIASES, ()),
+)
 UNKNOWN_PAIR = ClusterPair()
 
 
@@ -138,11 +136,4 @@ def read_cluster_pair(value: Mapping[str, Any]) -> ClusterPair:
     Raises:
         MalformedRecord: a field is not text, or the aliases are no list of texts.
     """
-    source, target, mapping_topic = (
-        text(value.get(name, "")) for name in ("sourceCluster", "targetCluster", "mappingTopic")
-    )
-    source_aliases, target_aliases = (
-        tuple(text(alias) for alias in items(value.get(name, []), _MOST_ALIASES))
-        for name in ("sourceAliases", "targetAliases")
-    )
-    return ClusterPair(source, target, mapping_topic, source_aliases, target_aliases)
+    return _WIRE.read(value)

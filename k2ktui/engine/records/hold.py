@@ -6,12 +6,11 @@ See ``docs/internals/record-formats.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.strict_json import LARGEST_INT, LARGEST_MS, field, integer, text
+from k2ktui.engine.wire import MILLIS, NUMBER, TEXT, Wire, optional, or_none, required
 from k2ktui.text import moment
 
 
@@ -104,34 +103,9 @@ def _order(hold: Hold) -> tuple[str, int]:
     return hold.topic, -1 if hold.partition is None else hold.partition
 
 
-def hold_body(hold: Hold) -> dict[str, Any]:
-    """Return the fields of the record's value."""
-    return {"at": hold.at_ms, "who": hold.who, **({"why": hold.why} if hold.why else {})}
-
-
-def read_hold_key(head: Mapping[str, Any]) -> HoldKey:
-    """Decode the fields of a record's key.
-
-    Raises:
-        MalformedRecord: they are damaged.
-    """
-    partition = head.get("partition")
-    return HoldKey(
-        text(field(head, "topic")),
-        None if partition is None else integer(partition, high=LARGEST_INT),
-    )
-
-
-def read_hold(key: HoldKey, body: Mapping[str, Any]) -> Hold:
-    """Decode the fields of a record's value.
-
-    Raises:
-        MalformedRecord: they are damaged.
-    """
-    return Hold(
-        key.topic,
-        key.partition,
-        text(field(body, "who")),
-        integer(field(body, "at"), high=LARGEST_MS),
-        text(body.get("why", "")),
-    )
+HOLD_KEY_WIRE = Wire(
+    HoldKey, partition=optional("partition", or_none(NUMBER), None), topic=required("topic", TEXT)
+)
+HOLD_WIRE = Wire(
+    Hold, who=required("who", TEXT), at_ms=required("at", MILLIS), why=optional("why", TEXT, "")
+)

@@ -11,15 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from k2ktui.engine.strict_json import (
-    LARGEST_MS,
-    MalformedRecord,
-    dump_object,
-    field,
-    integer,
-    parse_object,
-    text,
-)
+from k2ktui.engine.strict_json import MalformedRecord, dump_object, field, integer, parse_object
+from k2ktui.engine.wire import MILLIS, TEXT, Wire, required
 from k2ktui.text import moment
 
 MOVED = "moved"
@@ -56,6 +49,15 @@ class MovedTopic:
     def describe(self) -> str:
         """Return by which drill, who and since when it was moved; not safe to print."""
         return f"moved by drill {self.drill} ({self.who}) at {moment(self.at_ms / 1000)}"
+
+
+_WIRE = Wire(
+    MovedTopic,
+    target=required("target", TEXT),
+    drill=required("drill", TEXT),
+    at_ms=required("at", MILLIS),
+    who=required("who", TEXT),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +122,7 @@ def moved_topic_key(group: str, topic: str) -> bytes:
 
 def moved_topic_value(moved: MovedTopic) -> bytes:
     """Value of a record."""
-    return dump_object(
-        {
-            "v": _VERSION,
-            "target": moved.target,
-            "drill": moved.drill,
-            "at": moved.at_ms,
-            "who": moved.who,
-        }
-    )
+    return dump_object({"v": _VERSION, **_WIRE.write(moved)})
 
 
 def parse_moved_topic(topic: str, value: Mapping[str, Any]) -> MovedTopic:
@@ -140,13 +134,7 @@ def parse_moved_topic(topic: str, value: Mapping[str, Any]) -> MovedTopic:
     version = integer(field(value, "v"))
     if version != _VERSION:
         raise MalformedRecord(f"version {version}, this release reads version {_VERSION}")
-    return MovedTopic(
-        topic,
-        text(field(value, "target")),
-        text(field(value, "drill")),
-        integer(field(value, "at"), high=LARGEST_MS),
-        text(field(value, "who")),
-    )
+    return _WIRE.read(value, topic=topic)
 
 
 def is_moved_key(key: bytes | None) -> bool:

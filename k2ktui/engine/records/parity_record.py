@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from k2ktui.engine.strict_json import field as field_of
-from k2ktui.engine.strict_json import mapping, text
+from k2ktui.engine.wire import TEXT, Wire, map_of, or_none, required
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +46,9 @@ class ParityRecord:
         return not self.created and not self.held
 
 
-def parity_body(record: ParityRecord) -> dict[str, Any]:
-    """Return the fields of the record's value."""
-    return {
-        "created": dict(sorted(record.created.items())),
-        "held": dict(sorted(record.held.items())),
-    }
-
-
-def read_parity(key: ParityKey, body: Mapping[str, Any]) -> ParityRecord:
-    """Decode the fields of a record's value.
-
-    Raises:
-        MalformedRecord: they are damaged.
-    """
-    created = mapping(field_of(body, "created"))
-    held = mapping(field_of(body, "held"))
-    return ParityRecord(
-        key.kind,
-        key.name,
-        {text(name): text(value) for name, value in created.items()},
-        {text(name): None if value is None else text(value) for name, value in held.items()},
-    )
+PARITY_KEY_WIRE = Wire(ParityKey, name=required("name", TEXT), kind=required("of", TEXT))
+PARITY_WIRE = Wire(
+    ParityRecord,
+    created=required("created", map_of(TEXT)),
+    held=required("held", map_of(or_none(TEXT))),
+)

@@ -11,15 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k2ktui.engine.strict_json import (
-    LARGEST_MS,
-    UnknownVersion,
-    dump_object,
-    field,
-    integer,
-    parse_object,
-    text,
-)
+from k2ktui.engine.strict_json import UnknownVersion, dump_object, field, integer, parse_object
+from k2ktui.engine.wire import MILLIS, TEXT, Wire, defaulted, required
 
 PRODUCER = "producer"
 _VERSION = 1
@@ -47,6 +40,14 @@ class ProducerRegistration:
     at_ms: int = 0
 
 
+_WIRE = Wire(
+    ProducerRegistration,
+    source=required("sourceCluster", TEXT),
+    target=required("targetCluster", TEXT),
+    at_ms=defaulted("at", MILLIS, 0),
+)
+
+
 def registration_key(group: str, producer_id: int) -> bytes:
     """Compaction key of a registration; ``group`` is ``coordination.commit.group``."""
     return dump_object({"group": group, PRODUCER: producer_id})
@@ -54,14 +55,7 @@ def registration_key(group: str, producer_id: int) -> bytes:
 
 def registration_value(registration: ProducerRegistration) -> bytes:
     """Value of a registration."""
-    return dump_object(
-        {
-            "v": _VERSION,
-            "sourceCluster": registration.source,
-            "targetCluster": registration.target,
-            "at": registration.at_ms,
-        }
-    )
+    return dump_object({"v": _VERSION, **_WIRE.write(registration)})
 
 
 def parse_registration(producer: object, value: Mapping[str, Any]) -> ProducerRegistration:
@@ -70,12 +64,7 @@ def parse_registration(producer: object, value: Mapping[str, Any]) -> ProducerRe
     Raises:
         MalformedRecord: a field is missing or wrong.
     """
-    return ProducerRegistration(
-        integer(producer),
-        text(field(value, "sourceCluster")),
-        text(field(value, "targetCluster")),
-        integer(value.get("at", 0), high=LARGEST_MS),
-    )
+    return _WIRE.read(value, producer_id=integer(producer))
 
 
 def read_registration(key: bytes | None, value: bytes | None) -> ProducerRegistration | None:

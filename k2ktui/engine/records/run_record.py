@@ -17,17 +17,28 @@ from k2ktui.engine.records.editions import (
     read_editions,
 )
 from k2ktui.engine.strict_json import (
-    LARGEST_MS,
     MalformedRecord,
     UnknownVersion,
     dump_object,
     field,
-    flag,
     integer,
-    items,
-    mapping,
     parse_object,
     text,
+)
+from k2ktui.engine.wire import (
+    COUNT,
+    FLAG,
+    MILLIS,
+    TEXT,
+    Wire,
+    WireType,
+    defaulted,
+    list_of,
+    object_of,
+    optional,
+    or_none,
+    required,
+    whole,
 )
 
 _VERSION = 1
@@ -52,6 +63,7 @@ LARGEST_SHARED_SLOTS = 1_000
 # More runs than any pipeline has. A term above it was not written by a run, and does not count: the
 # one after it could not be written.
 LARGEST_TERM = 1 << 40
+TERM = whole(high=LARGEST_TERM)
 _LONGEST_LAYOUT_ID = 64
 
 
@@ -135,41 +147,40 @@ def run_key(group: str, shared_slot: int | None = None) -> bytes:
     return dump_object({"group": group, "run": True})
 
 
+_LAYOUT = Wire(
+    SharedLayout,
+    id=required("id", WireType(lambda value: text(value, _LONGEST_LAYOUT_ID))),
+    slots=required("slots", whole(1, high=LARGEST_SHARED_SLOTS)),
+    ready=required("ready", FLAG),
+)
+_INTERRUPTION = Wire(Interruption, term=required("term", TERM), is_over=required("over", FLAG))
+_WIRE = Wire(
+    Run,
+    term=required("term", TERM),
+    slots=required("slots", whole(high=LARGEST_SLOTS)),
+    name=defaulted("name", TEXT, ""),
+    host=defaulted("host", TEXT, ""),
+    started_ms=defaulted("startedAt", MILLIS, 0),
+    registers=optional("registers", FLAG, False),
+    bidirectional=optional("bidirectional", TEXT, ""),
+    layout=optional("layout", or_none(object_of(_LAYOUT)), None),
+    most_shared=optional("mostShared", whole(high=LARGEST_SHARED_SLOTS), 0),
+    fenced_by=optional("fencedBy", TEXT, ""),
+    digest=optional("digest", WireType(read_digest), ""),
+    editions=optional("editions", WireType(read_editions, editions_value), NO_EDITIONS),
+    has_moved=optional("moved", FLAG, False),
+    interrupts=optional("interrupts", or_none(object_of(_INTERRUPTION)), None),
+    lost_term=optional("lostTerm", TERM, 0),
+    log_starts=optional(
+        "logStarts", list_of(COUNT, LARGEST_SLOTS), (), unless=lambda run: not any(run.log_starts)
+    ),
+    has_unregistered=optional("unregistered", FLAG, False),
+)
+
+
 def run_value(run: Run) -> bytes:
     """Value of the run record."""
-    value: dict[str, Any] = {
-        "v": _version(run),
-        "term": run.term,
-        "slots": run.slots,
-        "name": run.name,
-        "host": run.host,
-    }
-    marks = {
-        "registers": run.registers,
-        "moved": run.has_moved,
-        "unregistered": run.has_unregistered,
-    }
-    value |= dict.fromkeys((name for name, is_set in marks.items() if is_set), True)
-    if run.bidirectional:
-        value["bidirectional"] = run.bidirectional
-    if run.layout is not None:
-        layout = run.layout
-        value["layout"] = {"id": layout.id, "slots": layout.slots, "ready": layout.ready}
-    if run.fenced_by:
-        value["fencedBy"] = run.fenced_by
-    if run.most_shared:
-        value["mostShared"] = run.most_shared
-    if run.digest:
-        value["digest"] = run.digest
-    if run.editions.known:
-        value["editions"] = editions_value(run.editions)
-    if run.interrupts is not None:
-        value["interrupts"] = {"term": run.interrupts.term, "over": run.interrupts.is_over}
-    if run.lost_term:
-        value["lostTerm"] = run.lost_term
-    if any(run.log_starts):
-        value["logStarts"] = list(run.log_starts)
-    return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
+    return dump_object({"v": _version(run), **_WIRE.write(run), **run.pair.as_fields()})
 
 
 def _version(run: Run) -> int:
@@ -186,47 +197,7 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
             f"a run of version {version}, this release reads up to {max(_VERSIONS)}"
         )
     slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SHARED_SLOTS - 1)
-    return Run(
-        term=integer(field(value, "term"), high=LARGEST_TERM),
-        slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
-        name=text(value.get("name", "")),
-        host=text(value.get("host", "")),
-        started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
-        pair=read_cluster_pair(value),
-        registers=flag(value.get("registers", False)),
-        bidirectional=text(value.get("bidirectional", "")),
-        layout=_parse_layout(value.get("layout")),
-        most_shared=integer(value.get("mostShared", 0), high=LARGEST_SHARED_SLOTS),
-        shared_slot=slot,
-        fenced_by=text(value.get("fencedBy", "")),
-        digest=read_digest(value["digest"]) if "digest" in value else "",
-        editions=read_editions(value.get("editions", {})),
-        has_moved=flag(value.get("moved", False)),
-        interrupts=_parse_interruption(value.get("interrupts")),
-        lost_term=integer(value.get("lostTerm", 0), high=LARGEST_TERM),
-        log_starts=tuple(
-            integer(start) for start in items(value.get("logStarts", []), most=LARGEST_SLOTS)
-        ),
-        has_unregistered=flag(value.get("unregistered", False)),
-    )
-
-
-def _parse_interruption(value: object) -> Interruption | None:
-    if value is None:
-        return None
-    body = mapping(value)
-    return Interruption(integer(field(body, "term"), high=LARGEST_TERM), flag(field(body, "over")))
-
-
-def _parse_layout(value: object) -> SharedLayout | None:
-    if value is None:
-        return None
-    body = mapping(value)
-    return SharedLayout(
-        text(field(body, "id"), _LONGEST_LAYOUT_ID),
-        integer(field(body, "slots"), 1, LARGEST_SHARED_SLOTS),
-        flag(field(body, "ready")),
-    )
+    return _WIRE.read(value, pair=read_cluster_pair(value), shared_slot=slot)
 
 
 def has_been_cut(run: Run, starts: Mapping[int, int]) -> bool:

@@ -33,7 +33,13 @@ from k2ktui.engine.records.producer_registration import (
     ProducerRegistration,
     parse_registration,
 )
-from k2ktui.engine.records.run_record import ASSIGNMENT_KINDS, LARGEST_TERM, SLOT_RUN, parse_run
+from k2ktui.engine.records.run_record import (
+    ASSIGNMENT_KINDS,
+    LARGEST_TERM,
+    SLOT_RUN,
+    TERM,
+    parse_run,
+)
 from k2ktui.engine.records.run_record import Run as Run
 from k2ktui.engine.records.run_record import run_key as run_key
 from k2ktui.engine.records.run_record import run_value as run_value
@@ -48,6 +54,20 @@ from k2ktui.engine.strict_json import (
     text,
 )
 from k2ktui.engine.strict_json import MalformedRecord as MalformedRecord
+from k2ktui.engine.wire import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    Wire,
+    defaulted,
+    list_of,
+    optional,
+    or_none,
+    required,
+    row_of,
+    tuple_of,
+    whole,
+)
 
 VERSION = 1
 MOST_LANDED = 100
@@ -307,6 +327,42 @@ class MappingRecord:
             yield from zip(run.sources, itertools.count(run.target))
 
 
+def _landed(topic: str, partition: int, first: int, end: int) -> Landed:
+    if first > end:
+        raise MalformedRecord("landed before it began")
+    return Landed(topic, partition, first, end)
+
+
+_POSITION = Wire(
+    Position,
+    offset=required("offset", COUNT),
+    start=required("start", COUNT),
+    leader_epoch=required("leaderEpoch", whole(-1, high=LARGEST_INT)),
+    topic_id=required("topicId", TEXT),
+    term=required("term", TERM),
+    slot=required("slot", whole(-1, high=LARGEST_INT)),
+    target_topic=required("targetTopic", TEXT),
+    target_partition=required("targetPartition", or_none(NUMBER)),
+    target_topic_id=defaulted("targetTopicId", TEXT, ""),
+    since=defaulted("since", TERM, 0),
+    at_ms=defaulted("at", COUNT, 0),
+    gaps=optional("gaps", list_of(row_of(Gap, first=COUNT, end=COUNT, reason=TEXT)), ()),
+    further_targets=optional("furtherTargets", list_of(tuple_of(TEXT, TEXT)), ()),
+    landed=optional(
+        "landed",
+        list_of(row_of(_landed, topic=TEXT, partition=NUMBER, first=COUNT, end=COUNT)),
+        (),
+    ),
+    stopped=optional("stopped", TEXT, ""),
+    end=optional("end", COUNT, 0, unless=lambda position: position.end <= position.offset),
+    first_landed=optional(
+        "firstLanded",
+        list_of(row_of(FirstLanded, topic=TEXT, partition=NUMBER, source=COUNT, target=COUNT)),
+        None,
+    ),
+)
+
+
 def position_key(group: str, source: SourcePartition) -> bytes:
     """Compaction key of a position record; ``group`` is ``coordination.commit.group``."""
     return dump_object({"group": group, "topic": source.topic, "partition": source.partition})
@@ -314,35 +370,7 @@ def position_key(group: str, source: SourcePartition) -> bytes:
 
 def position_value(position: Position) -> bytes:
     """Value of a position record."""
-    value: dict[str, Any] = {
-        "v": VERSION,
-        "offset": position.offset,
-        "start": position.start,
-        "leaderEpoch": position.leader_epoch,
-        "topicId": position.topic_id,
-        "term": position.term,
-        "slot": position.slot,
-        "targetTopic": position.target_topic,
-        "targetPartition": position.target_partition,
-        "targetTopicId": position.target_topic_id,
-        "since": position.since,
-        "at": position.at_ms,
-    }
-    if position.gaps:
-        value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
-    if position.further_targets:
-        value["furtherTargets"] = [list(target) for target in position.further_targets]
-    if position.landed:
-        value["landed"] = [[at.topic, at.partition, at.first, at.end] for at in position.landed]
-    if position.stopped:
-        value["stopped"] = position.stopped
-    if position.end > position.offset:
-        value["end"] = position.end
-    if position.first_landed is not None:
-        value["firstLanded"] = [
-            [at.topic, at.partition, at.source, at.target] for at in position.first_landed
-        ]
-    return dump_object(value)
+    return dump_object({"v": VERSION, **_POSITION.write(position)})
 
 
 def mapping_key(mapping: MappingRecord) -> bytes:
@@ -461,7 +489,7 @@ def read_commit_record(
     if is_deleted:
         at = _source(head)
         return group, None, parse_deleted_log(at.topic, at.partition, body)
-    return group, source, _position(body)
+    return group, source, _POSITION.read(body)
 
 
 def read_commit_group(key: bytes | None) -> str:
@@ -479,55 +507,6 @@ def _check_version(value: dict[str, Any]) -> None:
     version = integer(field(value, "v"))
     if version != VERSION:
         raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
-
-
-def _position(value: dict[str, Any]) -> Position:
-    target_partition = field(value, "targetPartition")
-    return Position(
-        offset=integer(field(value, "offset")),
-        start=integer(field(value, "start")),
-        leader_epoch=integer(field(value, "leaderEpoch"), -1, LARGEST_INT),
-        topic_id=text(field(value, "topicId")),
-        term=integer(field(value, "term"), high=LARGEST_TERM),
-        slot=integer(field(value, "slot"), -1, LARGEST_INT),
-        target_topic=text(field(value, "targetTopic")),
-        target_partition=None
-        if target_partition is None
-        else integer(target_partition, high=LARGEST_INT),
-        target_topic_id=text(value.get("targetTopicId", "")),
-        since=integer(value.get("since", 0), high=LARGEST_TERM),
-        at_ms=integer(value.get("at", 0)),
-        gaps=tuple(
-            Gap(integer(first), integer(end), text(reason))
-            for first, end, reason in rows(value.get("gaps", []), 3)
-        ),
-        further_targets=tuple(
-            (text(name), text(id_)) for name, id_ in rows(value.get("furtherTargets", []), 2)
-        ),
-        landed=tuple(_landed(row) for row in rows(value.get("landed", []), 4)),
-        stopped=text(value.get("stopped", "")),
-        end=integer(value.get("end", 0)),
-        first_landed=_first_landed(value["firstLanded"]) if "firstLanded" in value else None,
-    )
-
-
-def _landed(row: list[Any]) -> Landed:
-    first, end = integer(row[2]), integer(row[3])
-    if first > end:
-        raise MalformedRecord("landed before it began")
-    return Landed(text(row[0]), integer(row[1], high=LARGEST_INT), first, end)
-
-
-def _first_landed(value: object) -> tuple[FirstLanded, ...]:
-    return tuple(
-        FirstLanded(
-            text(topic),
-            integer(partition, high=LARGEST_INT),
-            integer(source),
-            integer(target),
-        )
-        for topic, partition, source, target in rows(value, 4)
-    )
 
 
 def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:

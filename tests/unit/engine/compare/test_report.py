@@ -14,11 +14,10 @@ from k2ktui.engine.compare import record as record_module
 from k2ktui.engine.compare.key_proofs import KeyProofs
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.record import (
+    COMPARISON_WIRE,
     ComparedPartition,
     ComparedPartitions,
     ComparisonKey,
-    comparison_body,
-    read_comparison,
     sum_up_comparison,
 )
 from k2ktui.engine.compare.report import ComparisonReport, read_result, result_json
@@ -93,7 +92,7 @@ def test_what_was_found_on_each_partition() -> None:
     }
     results = {at: PartResult(at, 0, 9, counts) for at, counts in of_partition.items()}
     record = sum_up_comparison(make_report(PartResult(AT, 0, 9), results=results), "ann@host")
-    compared = ComparedPartitions(read_comparison(comparison_body(record)))
+    compared = ComparedPartitions(COMPARISON_WIRE.read(COMPARISON_WIRE.write(record)))
     assert compared.get(("orders", 0)) == ComparedPartition(9500, 0, 0)
     assert compared.get(("orders", 1)) == ComparedPartition(9500, 4, 0)
     assert compared.get(("payments", 0)) == ComparedPartition(9500, 0, 2)
@@ -124,7 +123,7 @@ def test_what_was_compared_in_part_is_not_shown_as_whole(
     results = {at: PartResult(at, 0, 9, {Outcome.EQUAL: 9}) for at in keys}
     report = make_report(PartResult(AT, 0, 9), results=results, **changes)
     record = sum_up_comparison(report, "ann@host")
-    read = read_comparison(json.loads(json.dumps(comparison_body(record))))
+    read = COMPARISON_WIRE.read(json.loads(json.dumps(COMPARISON_WIRE.write(record))))
     assert read == record and read.in_part == in_part
     compared = ComparedPartitions(read)
     for at in keys:
@@ -146,7 +145,7 @@ def test_a_record_of_many_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch)
     record = sum_up_comparison(report, "ann@host")
     assert record.positions == {} and record.topics == {"a": 2, "b": 1}
     assert record.different == {SourcePartition("b", 0): (5, 0), SourcePartition("c", 0): (3, 0)}
-    read = read_comparison(comparison_body(record))
+    read = COMPARISON_WIRE.read(COMPARISON_WIRE.write(record))
     assert read == record
     compared = ComparedPartitions(read)
     # The one that is left out may be any other partition.
