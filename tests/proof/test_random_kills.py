@@ -28,10 +28,10 @@ from tests.support.clusters.kafka import START_S, TIMEOUT, eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.process import DrillCommand, comparable
-from tests.support.drill.runs import QUICK, Pair, keep_commits, remove_quotas
+from tests.support.drill.runs import NOBODY_COMES, Pair, keep_commits, remove_quotas
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
-OPTIONS = replace(QUICK, watch_s=1.0, wait_s=300.0)
+OPTIONS = replace(NOBODY_COMES, wait_s=300.0)
 Compared = dict[str, Any]
 Undisturbed = tuple[Compared, float]
 

@@ -78,6 +78,16 @@ def test_the_table_has_the_means_of_reports(tmp_path: Path) -> None:
     assert (tmp_path / "table.txt").read_text() == "20 tests/a/test_b.py::test_c\n"
 
 
+def test_the_table_has_what_is_not_as_the_others(tmp_path: Path) -> None:
+    """Many cases that take no time; few are as good as what the others are assumed to take."""
+    case = '<testcase classname="tests.a.test_b" name="test_{}[{}]" time="0.2"/>'
+    cases = [case.format("many", n) for n in range(10)] + [case.format("few", 0)]
+    report = tmp_path / "report.xml"
+    report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    write_table([report], tmp_path / "table.txt")
+    assert (tmp_path / "table.txt").read_text() == "0 tests/a/test_b.py::test_many\n"
+
+
 def test_the_list_has_the_functions_whose_cases_take_longest(tmp_path: Path) -> None:
     report = write_report(tmp_path, 1.0, 0.6, 0.9)
     write_longer([report], tmp_path / "list.txt")

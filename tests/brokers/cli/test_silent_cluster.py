@@ -53,7 +53,8 @@ def test_of_every_command(tmp_path: Path) -> None:
         # A view has no fixes.
         assert "Fix: Check bootstrap.servers and security.protocol" in text or first == "watch"
 
-    with silent_port() as port, ThreadPoolExecutor(4) as pool:
+    # They wait, all at once.
+    with silent_port() as port, ThreadPoolExecutor(len(COMMANDS)) as pool:
         file = write_pipeline(tmp_path / "p.yaml", port)
         list(pool.map(run, COMMANDS))
 

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 SECRET = b"card 4111-1111"
 # Each with the offsets, relative to the damaged record, where something is found. All damages, on
-# topics of every kind, are in test_damage_table.py.
+# topics of every kind, are in tests/spark/compare/test_damage_table.py.
 DAMAGES: dict[str, tuple[Damage, dict[int, str]]] = {
     "header": (change_header, {0: "differs"}),
     "removed": (remove, {0: "missing on the target"}),

@@ -19,7 +19,7 @@ from tests.brokers.drill.test_some_topics import expected, moved
 from tests.support.clusters.kafka import eventually, produce
 from tests.support.clusters.secure import SecureNode
 from tests.support.drill.hooks import hook, sh
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, keep_commits
+from tests.support.drill.runs import MAY, NOBODY_COMES, QUICK, Pair, Yes, keep_commits
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_groups_move_without_the_source_and_hooks_run(
         keep_commits(each.flow.config)
     lost.kill()
     operator = Yes()
-    drill = pair.start(DrillKind.DISASTER, operator=operator)
+    drill = pair.start(DrillKind.DISASTER, NOBODY_COMES, operator)
     assert drill.record(DrillPhase.OPEN_TARGET).status is not PhaseStatus.DONE, "it is held"
     assert not (tmp_path / "clients").exists()
     (tmp_path / "open").touch()
@@ -72,7 +72,7 @@ def test_groups_move_without_the_source_and_hooks_run(
     assert "old" in drill.record(DrillPhase.SOURCE_LOST).live
     assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
 
-    drill = other.start(DrillKind.DISASTER, replace(QUICK, topics=other.some("ab")))
+    drill = other.start(DrillKind.DISASTER, replace(NOBODY_COMES, topics=other.some("ab")))
     assert drill.status is DrillStatus.DONE, drill
     for number, group in enumerate(other.groups):
         assert other.target_offsets(group) == expected(other, number, "ab")

@@ -28,14 +28,14 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.clusters.mirrormaker import MirrorMaker, values_from, write_with_marker
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Yes, settled
+from tests.support.drill.runs import MAY, NOBODY_COMES, Leaves, Left, Yes, settled
 from tests.support.oracle.group_offsets import commit_offsets, committed
 
 pytestmark = pytest.mark.slow
 PATIENCE = 200.0
 RECORDS = 400
 # Of the checks, none that fails is accepted.
-STRICT = replace(QUICK, accepted=())
+STRICT = replace(NOBODY_COMES, accepted=())
 COPIES = "MirrorMaker 2 still copies"
 
 

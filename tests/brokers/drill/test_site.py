@@ -31,6 +31,7 @@ from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import (
     MAY,
+    NOBODY_COMES,
     QUICK,
     Pair,
     Yes,
@@ -425,7 +426,7 @@ def test_a_lost_site_is_failed_over_from_its_run_records(
     cluster = lost.cluster_id
     lost.close()
     operator = SiteYes()
-    drill = site.start(DrillKind.DISASTER, cluster, operator, replace(QUICK, watch_s=1.0))
+    drill = site.start(DrillKind.DISASTER, cluster, operator, NOBODY_COMES)
     assert drill.status is DrillStatus.DONE, site_markdown(drill)
     assert [state.pipeline for state in drill.members] == [p.copied.name for p in members(site)]
     assert operator.phases == [

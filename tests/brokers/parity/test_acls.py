@@ -41,7 +41,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.clusters.secure import SecureNode, start_secure_node
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import QUICK, Pair, Yes, check_of, keep_commits
+from tests.support.drill.runs import NOBODY_COMES, QUICK, Pair, Yes, check_of, keep_commits
 from tests.support.pipelines.copied import Copied, only
 from tests.support.pipelines.sync import running_sync
 
@@ -285,7 +285,7 @@ def test_without_the_source(sites: tuple[SecureNode, SecureNode], tmp_path: Path
     source.node.kill()
     try:
         operator = Yes()
-        drill = pair.start(DrillKind.DISASTER, operator=operator)
+        drill = pair.start(DrillKind.DISASTER, NOBODY_COMES, operator)
     finally:
         source.node.start(START_S)
     assert drill.status is DrillStatus.DONE, drill

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -60,14 +61,18 @@ NO_SOURCE = {"source": {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:9"}
 
 
 @pytest.fixture
-def topic(copied: Copied, source: KafkaNode) -> str:
+def topic(copied: Copied) -> str:
     """A copied topic of 200 records with groups at its start, in its middle and at its end."""
-    name = create_topic(source)
-    produce(source, name, [b"%d" % n for n in range(200)])
+    return copy_topic(copied)
+
+
+def copy_topic(copied: Copied) -> str:
+    name = create_topic(copied.source)
+    produce(copied.source, name, [b"%d" % n for n in range(200)])
     copied.put_run()
     copied.copy(name)
     for stem, at in {"start": 0, "middle": 101, "end": 200}.items():
-        commit_offsets(source, copied.group(stem), {(name, 0): at})
+        commit_offsets(copied.source, copied.group(stem), {(name, 0): at})
     return name
 
 
@@ -85,16 +90,17 @@ def without_source(copied: Copied) -> PipelineConfig:
         copied.settings = settings
 
 
-def await_expiry(copied: Copied, meanwhile: Callable[[], object]) -> None:
+def await_expiry(meanwhile: Callable[[], object], *pipelines: Copied) -> None:
     """Wait until what is mapped now, and what is repeated until then, has been deleted."""
 
-    def has_expired(end: int) -> bool:
+    def have_expired(ends: list[int]) -> bool:
         meanwhile()
-        return start_offsets(copied.target, copied.mappings)[0] >= end
+        starts = (start_offsets(each.target, each.mappings)[0] for each in pipelines)
+        return all(start >= end for start, end in zip(starts, ends, strict=True))
 
     for _ in range(2):
-        end = end_offsets(copied.target, copied.mappings)[0]
-        eventually(partial(has_expired, end), "the topic has deleted what it had")
+        ends = [end_offsets(each.target, each.mappings)[0] for each in pipelines]
+        eventually(partial(have_expired, ends), "the topics have deleted what they had")
 
 
 def keep_commits(copied: Copied) -> None:
@@ -119,37 +125,35 @@ EVERYTHING: Mapping[str, tuple[int | None, Basis]] = {
 
 
 @pytest.mark.slow
-def test_a_run_without_sync_keeps_them_while_the_source_is_down(
-    copied: Copied, topic: str, target: KafkaNode
+def test_a_run_and_a_sync_each_keep_them_while_the_source_is_down(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """It needs no right on the source and no answer of it: groups are those of the snapshots."""
-    keep_commits(copied)
-    config = without_source(copied)
-    set_retention(copied, RETENTION_MS)
+    """Of one pipeline a run without ``sync``, of another one ``sync`` without a run.
+
+    A run needs no right on the source and no answer of it: groups are those of the snapshots.
+    """
+    synced = Copied(tmp_path, source, target)
+    copy_topic(synced)
+    for each in (copied, synced):
+        keep_commits(each)
+    run_config, sync_config = map(without_source, (copied, synced))
+    for each in (copied, synced):
+        set_retention(each, RETENTION_MS)
     said, events = list[str](), list[MappingsExpire]()
-    with MappingKeeper(config, said.append, feed=events.append):
-        await_expiry(copied, lambda: None)
-    assert translated(config) == EVERYTHING
-    assert said == []
-    lives = [event.at or 0.0 for event in events]
-    assert lives[0] > 0 and lives == sorted(lives), "what is written again lives longer"
-
-
-@pytest.mark.slow
-def test_sync_keeps_them_while_the_source_is_down(
-    copied: Copied, topic: str, target: KafkaNode
-) -> None:
-    keep_commits(copied)
-    config = without_source(copied)
-    set_retention(copied, RETENTION_MS)
-    with contextlib.closing(SyncLoop(PipelineFlow(config))) as loop:
+    with (
+        MappingKeeper(run_config, said.append, feed=events.append),
+        contextlib.closing(SyncLoop(PipelineFlow(sync_config))) as loop,
+    ):
 
         def turn() -> None:
             loop.turn()
             time.sleep(2.0)  # it has an interval, too: turn after turn would take a whole core
 
-        await_expiry(copied, turn)
-    assert translated(config) == EVERYTHING
+        await_expiry(turn, copied, synced)
+    assert translated(run_config) == translated(sync_config) == EVERYTHING
+    assert said == []
+    lives = [event.at or 0.0 for event in events]
+    assert lives[0] > 0 and lives == sorted(lives), "what is written again lives longer"
 
 
 def test_only_the_run_that_leads_keeps_them(copied: Copied, topic: str, target: KafkaNode) -> None:

@@ -111,7 +111,7 @@ def switch_over(tmux: Tmux) -> None:
 def test_the_keys_of_the_page_and_a_planned_switchover(demo: tuple[Tmux, Path]) -> None:
     """Then it is ended from a script. Of a disaster and of the way back, see ``demo/test_tour.py``.
 
-    The page's last row, a terminal that closes, is in ``demo/test_come_back.py``.
+    The page's last row, a terminal that closes, is in ``demo/test_with_mirrormaker.py``.
     """
     tmux, file = demo
     for _, keys in rows():

@@ -1,4 +1,4 @@
-"""The source cluster of the demo is lost, and every group moves to the target."""
+"""The demo's source is lost, every group moves to the target; then the demo is killed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.demo.applications import CAUGHT_UP, LIVE, STOPPED
@@ -19,7 +20,15 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.sync.commit_snapshots import POLL
 from k2ktui.sync.store import StateStore
-from tests.spark.demo.test_real import COMMAND, FLOWING_SECONDS, copied, mark, marked
+from tests.spark.demo.test_real import (
+    COMMAND,
+    COUNT,
+    FLOWING_SECONDS,
+    check_tables,
+    mark,
+    marked,
+    orders_of,
+)
 from tests.support.clusters.kafka import Got, eventually, read_all, read_unread
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import committed
@@ -61,22 +70,41 @@ class Demo:
         broker.kill()
         psutil.wait_procs([broker], timeout=10)
 
-    def end(self) -> None:
-        """End it in order; its data stays."""
-        self.process.terminate()
+    def kill(self) -> None:
+        """Kill -9 it: its data stays, and nothing else."""
+        self.process.kill()
         self.process.wait(120)
+        eventually(lambda: not marked(self.mark), "everything is gone")
+        assert not list((self.data.parents[1] / "jobs").glob("*/*")), "the job is forgotten"
 
 
 @pytest.fixture
 def demo(mark: str, tmp_path: Path) -> Iterator[Demo]:
+    """One with MirrorMaker 2 and two schema registries: ids are mapped, and objects stay."""
     data = tmp_path / "k2ktui" / "demo" / "data"
-    with (tmp_path / "demo.log").open("wb") as log:
-        process = subprocess.Popen([*COMMAND, "--keep"], stdout=log, stderr=log)
+    file, log = data / "pipeline.yaml", tmp_path / "demo.log"
+    options = ("--with-mirrormaker", "--with-schemas", "--keep")
+    with log.open("wb") as out:
+        process = subprocess.Popen([*COMMAND, *options], stdout=out, stderr=out)
+
+    def orders() -> list[list[object]]:
+        assert process.poll() is None, log.read_text()
+        if not file.exists():
+            return []
+        config = yaml.safe_load(file.read_text())
+        sides = [orders_of(config[side]) for side in ("source", "target")]
+        return sides if all(len(side) == COUNT for side in sides) else []
+
     try:
-        eventually(lambda: copied(tmp_path), "records flow", FLOWING_SECONDS)
+        source, target = eventually(orders, "orders on both sides", 2 * FLOWING_SECONDS)
+        assert source == target
+        eventually(lambda: check_tables(log.read_text()), log.read_text, FLOWING_SECONDS)
+        # Two clusters, Spark's Java and Python, MirrorMaker 2, two registries, supervisors.
+        assert len(marked(mark)) > 9
+        assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))
         yield Demo(process, data, mark)
     finally:
-        process.terminate()
+        process.kill()
         process.wait(120)
 
 
@@ -116,6 +144,7 @@ def contents(records: list[Got], partition: int) -> list[tuple[Any, ...]]:
 
 
 def test_every_group_continues_with_exactly_what_it_had_not_read(demo: Demo) -> None:
+    """Of Ctrl-C, see the tours (``test_tour.py``); of signals, ``tests/unit/demo/test_app.py``."""
     eventually(lambda: kept_groups(demo.file) >= GROUPS | {POLL}, "all commits are kept")
     demo.kill_source()
     eventually(lambda: "bounded" not in k2ktui("plan", "-f", demo.file).stdout, "all is decided")
@@ -144,7 +173,7 @@ def test_every_group_continues_with_exactly_what_it_had_not_read(demo: Demo) -> 
         copies = read_unread(target, row["group"], where[0], [where[1]])
         unread[row["group"], where] = contents(copies, where[1])
     reached = positions(demo.file)
-    demo.end()
+    demo.kill()
 
     with KafkaNode("source", demo.data / "source", EAGER_CLEANING).start() as source:
         records = {where[0]: read_all(source, where[0]) for _, where in unread}

@@ -1,28 +1,31 @@
-"""The demo with the real MirrorMaker 2 beside its pipeline: the console shows both."""
+"""The demo with the real MirrorMaker 2 beside its pipeline: the console shows both.
+
+Its terminal is closed, its operator comes back to the running job, and ends the demo.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from k2ktui.demo import running
-from k2ktui.errors import ExitCode
 from tests.spark.demo.test_real import FLOWING_SECONDS, mark, marked
 from tests.support.clusters.kafka import TIMEOUT, eventually
+from tests.support.commands.cli import k2ktui_json
 from tests.support.console.terminal import Terminal
 
 __all__ = ["mark"]  # a fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-K2KTUI = [sys.executable, "-m", "k2ktui"]
-COMMAND = [*K2KTUI, "demo", "--with-mirrormaker"]
+COMMAND = [sys.executable, "-m", "k2ktui", "demo", "--with-mirrormaker"]
+SIZE = (120, 30)
 # Both copy at once, and MirrorMaker 2 translates nothing before it has copied a while.
 COMPARED_SECONDS = 300.0
 
@@ -30,26 +33,40 @@ COMPARED_SECONDS = 300.0
 @pytest.fixture
 def terminal(mark: str) -> Iterator[Terminal]:
     """A terminal with the demo's console in it."""
-    with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as opened:
+    with Terminal(COMMAND, size=SIZE, env=dict(os.environ)) as opened:
         opened.await_text("Re-reads", 2 * FLOWING_SECONDS)
         yield opened
 
 
-def test_both_columns_are_in_its_console_and_q_ends_all(
+def close(terminal: Terminal, home: Path) -> running.Host:
+    """Close the terminal; its demo waits for somebody to come back."""
+    terminal.hang_up()
+    eventually(lambda: (host := running.host(home)) and host.waiting, "it waits")
+    # As a shell does whose terminal closes; Textual's handler of it ended the demo.
+    terminal.process.send_signal(signal.SIGCONT)
+    time.sleep(1)
+    assert terminal.process.poll() is None
+    host = running.host(home)
+    assert host is not None
+    return host
+
+
+def test_its_console_shows_both_its_terminal_closes_and_q_ends_all(
     terminal: Terminal, mark: str, tmp_path: Path
 ) -> None:
-    """The columns are drawn; what they show is what ``watch`` says; nothing is left behind."""
-    data = tmp_path / "k2ktui" / "demo" / "data"
+    """The columns are drawn; what they show is what ``watch`` says; nothing is left behind.
+
+    MirrorMaker 2 ends with the demo. Of one that is killed, see ``test_move.py``; of its end from a
+    script, ``tests/unit/demo/test_detached.py``.
+    """
+    home = tmp_path / "k2ktui" / "demo"
+    data = home / "data"
     files = ("-f", data / "pipeline.yaml", "--mirrormaker", data / "mm2.properties")
 
     def compared() -> bool:
         with contextlib.suppress(OSError):
             terminal.read(0.05)
-        done = subprocess.run(
-            [*K2KTUI, "watch", *files, "--once", "--json"], capture_output=True, check=False
-        )
-        assert done.returncode in (ExitCode.OK, ExitCode.FINDINGS), done.stderr
-        view = json.loads(done.stdout)
+        view = k2ktui_json("watch", *files, "--once", code=None)
         theirs = {
             summary["group"]: summary["theirs"]
             for summary in view["summaries"]
@@ -69,23 +86,20 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
     terminal.await_text("by k2ktui")
     terminal.send("q")
     terminal.await_text("End (e)")
-    terminal.send("e")
-    assert terminal.wait(TIMEOUT) == 0
-    eventually(lambda: not marked(mark), "everything is gone")
-    assert not data.exists()
+    terminal.send("\x1b")
 
-
-def test_it_stays_when_its_terminal_closes(terminal: Terminal, mark: str, tmp_path: Path) -> None:
-    """MirrorMaker 2 ends with the demo; of one that is killed, see ``test_real.py``."""
-    home = tmp_path / "k2ktui" / "demo"
+    host = close(terminal, home)
     assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))
-    terminal.hang_up()
-    eventually(lambda: (host := running.host(home)) and host.waiting, "it waits")
-    with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as back:
+    with Terminal(COMMAND, size=SIZE, env=dict(os.environ)) as back:
         back.await_text("Re-reads")
+        back.send("5")
+        back.await_text("on this host, pid")
         back.send("q")
         back.await_text("End (e)")
         back.send("e")
         assert back.wait(TIMEOUT) == 0
+        assert back.output.rstrip().endswith(b"The demo has ended.")
     terminal.wait(TIMEOUT)
+    assert not host.identity.alive
     eventually(lambda: not marked(mark), "everything is gone")
+    assert not data.exists()

@@ -147,9 +147,6 @@ def test_the_way_back_is_aborted_twice_and_then_leads_back_exactly(work: Workloa
     assert f"Run k2ktui drill failback -f {work.back}" in wrong.stderr
     abort_a_discarded_tail(work)
     abort_after_a_replay(work)
-    for group in work.groups:
-        work.consume(work.b, group)
-    work.copy_back()
     drill = return_with_hooks(work)
     assert pair_state(work.file) == ("replicating", drill.id, False)
     assert pair_state(work.back) == ("failed over", drill.id, True)
@@ -186,9 +183,11 @@ def abort_after_a_replay(work: Workload) -> None:
     """What was copied stays on the new primary, which the abort says."""
 
     def act() -> None:
-        """What an operator starts while the drill waits."""
+        """What applications and an operator do while the drill waits."""
         eventually(lambda: waits_for_the_tail(work), "the drill waits for the pipeline", 180)
         work.forward.catch_up()
+        for group in work.groups:
+            work.consume(work.b, group)
         work.copy_back()
 
     refuses = Yes(frozenset({DrillPhase.APPLY}))

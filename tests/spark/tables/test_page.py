@@ -1,8 +1,14 @@
-"""docs/tables.md: its code runs as it stands, on real brokers, and says what is true."""
+"""docs/tables.md: its code runs as it stands, on real brokers, and says what is true.
+
+It runs in an environment that has what the page's command installs, and nothing else. That wheels
+have all of the program is in ``test_offline_install.py``; tasks on a cluster are in
+``test_sessions.py``.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +26,9 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.operations import apply_plan, create_plan
 from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
-from tests.support.commands.spark_script import run_script
+from tests.support.clusters.spark_cluster import bare_python
+from tests.support.commands.offline import offline_environment
+from tests.support.commands.spark_script import User, run_script
 from tests.support.commands.verbs import k2ktui
 from tests.support.pipelines import copied as copied_module
 from tests.support.pipelines.copied import Copied, only
@@ -40,6 +48,19 @@ def commit(node: KafkaNode, group: str, offsets: dict[tuple[str, int], int]) -> 
         offsets=[TopicPartition(*at, o) for at, o in offsets.items()], asynchronous=False
     )
     consumer.close()
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    """Somebody who has run the page's command on a host without Java, or Python, on the PATH."""
+    (extra,) = re.findall(
+        r"<!-- tables -->\n```sh\n.*pip install -q '\.\[(\w+)\]'\n", PAGE.read_text()
+    )
+    python = bare_python(tmp_path / "python", [f"k2ktui[{extra}]"])
+    env = offline_environment(tmp_path / "home")
+    for name in ("chmod", "rm"):  # Spark's, where it writes files
+        (tmp_path / "home" / "bin" / name).symlink_to(shutil.which(name) or name)
+    return User(python, env)
 
 
 @contextmanager
@@ -67,7 +88,11 @@ def fill(node: KafkaNode, topic: str, count: int, began_ms: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_page_is_true(
-    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: User,
+    source: KafkaNode,
+    target: KafkaNode,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic, old = create_topic(source, unique_name("orders"), 2), create_topic(source)
     one = Copied(tmp_path, source, target, only(topic, old))
@@ -100,9 +125,10 @@ def test_the_page_is_true(
     mapping = "[list(row) for row in spark.read.parquet('mapping').collect()]"
     counts = "{name: spark.table(name).count() for name in ('runs', 'plan', 'records')}"
     ended = run_script(
-        script, tmp_path, ["orders", *map(rows, names), mapping, counts], {"TZ": "UTC"}
+        script, tmp_path, ["orders", *map(rows, names), mapping, counts], {"TZ": "UTC"}, user=user
     )
     assert ended.code == 0, ended.err[-5000:]
+    assert ended.out.count("+---") >= 3 * 4, "four of the queries show what they find"
     found = dict(zip(names, (ended.values[rows(name)] for name in names), strict=True))
 
     def hour_of(offset: int) -> str:

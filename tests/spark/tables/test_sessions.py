@@ -212,9 +212,16 @@ def check_stream(values: Mapping[str, Any], topics: Sequence[str]) -> None:
     assert all(row[8] in range(0, row[2] + 1, 10) for row in rows)
 
 
-def read_all_tables(one: Copied, logs: Path, master: str, config: dict[str, str]) -> Ended:
-    """Read every table, with its plans and Spark's own records of it."""
+def read_all_tables(one: Copied, logs: Path, master: str, site: dict[str, str]) -> Ended:
+    """Read every table, with its plans and Spark's own records of it.
+
+    The site's settings are where Spark has them.
+    """
     logs.mkdir()
+    defaults = one.directory / "conf" / "spark-defaults.conf"
+    defaults.parent.mkdir()
+    defaults.touch(mode=0o600)
+    defaults.write_text("".join(f"{key} {text}\n" for key, text in site.items()))
     script = session(
         """
 import urllib.request
@@ -232,7 +239,7 @@ spark.stop()
 """.replace("TABLES", repr(_TABLES)),
         master,
         {
-            **config,
+            **PUSHING,
             "spark.ui.enabled": "true",
             "spark.ui.port": "0",
             "spark.eventLog.enabled": "true",
@@ -241,7 +248,8 @@ spark.stop()
             "spark.local.dir": str(one.directory / "scratch"),
         },
     )
-    return run_script(script, one.directory, ["counts", "plans"])
+    where = {"SPARK_CONF_DIR": str(defaults.parent)}
+    return run_script(script, one.directory, ["counts", "plans"], where)
 
 
 def assert_no_secret(ended: Ended, logs: Path) -> None:
@@ -273,9 +281,7 @@ def test_two_workers_without_a_secret(
         SparkCluster(tmp_path / "spark") as cluster,
         Watch(tmp_path / "scratch", [PASSWORD]) as watch,
     ):
-        ended = read_all_tables(
-            one, tmp_path / "events", cluster.master, {**cluster.settings, **PUSHING}
-        )
+        ended = read_all_tables(one, tmp_path / "events", cluster.master, cluster.settings)
     assert ended.code == 0, ended.err[-4000:]
     assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
     assert ended.values["counts"]["ranges"] == 4 * PARTITIONS

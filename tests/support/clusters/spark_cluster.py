@@ -197,24 +197,17 @@ def _command(process: psutil.Process) -> str:
 def bare_python(directory: Path, packages: Iterable[str]) -> Path:
     """Make a Python that has these distributions, with what they need, and nothing else.
 
-    It stands for the Python of a machine on which k2ktui was never installed.
+    It stands for the Python of another machine, without its time for downloads.
     """
-    site = directory / "site"
-    site.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
+    (site,) = directory.glob("lib/python*/site-packages")
     for name in _closure(packages):
         for file in importlib.metadata.files(name) or ():
             top = file.parts[0]
             link = site / top
             if top not in ("..", "__pycache__") and not link.exists():
                 link.symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
-    script = directory / "python"
-    # Without -S the checkout and the whole environment would be on the path again.
-    script.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{site}${{PYTHONPATH:+:$PYTHONPATH}}" '
-        f'exec "{sys.executable}" -S "$@"\n'
-    )
-    script.chmod(0o755)
-    return script
+    return directory / "bin" / "python"
 
 
 def can_import(python: Path, module: str) -> bool:

@@ -17,7 +17,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.clusters.kafka import create_topic, unique_name
-from tests.support.drill.runs import MAY, QUICK, Yes, settled
+from tests.support.drill.runs import MAY, NOBODY_COMES, QUICK, Yes, settled
 from tests.support.pipelines.both_ways import ENABLED, count_records
 from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline, Run
 from tests.support.records.numbered import PARTITIONS, Identity, consume_numbered, write_numbered
@@ -109,7 +109,7 @@ class Workload:
 
     def fail_over(self, kind: DrillKind = DrillKind.PLANNED) -> Drill:
         """Move the groups to ``b`` with a drill."""
-        drill = start_drill(self.flow, kind, QUICK, [str(self.file)], MAY, Yes())
+        drill = start_drill(self.flow, kind, NOBODY_COMES, [str(self.file)], MAY, Yes())
         assert drill.is_over, drill
         return drill
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -36,6 +36,8 @@ from tests.support.pipelines.copied import Copied, committed
 # No pipeline runs in these tests: their failures would stop every drill.
 # Conditions that hold are awaited for long: the machine may be busy.
 QUICK = DrillOptions(frozen_s=0.2, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
+# Without the source it is not known which groups were active: the first that comes is awaited.
+NOBODY_COMES = replace(QUICK, watch_s=1.0)
 MAY = Access(True)
 _Flow = TypeVar("_Flow", bound=Flow)
 

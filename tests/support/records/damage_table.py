@@ -61,23 +61,16 @@ Place = tuple[str, int | None, int]
 
 
 class DamageTable:
-    """Topics of some kinds, copied; ``damage`` puts every damage on the copies.
+    """Topics of all kinds, copied; ``damage`` puts every damage on the copies.
 
     Args:
         directory: for the pipeline's file.
         source, target: running clusters.
-        kinds: some of ``KINDS``.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        source: KafkaNode,
-        target: KafkaNode,
-        kinds: Iterable[str] = KINDS,
-    ) -> None:
+    def __init__(self, directory: Path, source: KafkaNode, target: KafkaNode) -> None:
         self.copied = Copied(directory, source, target, prior=0)
-        self._topics = {kind: unique_name(kind) for kind in kinds}
+        self._topics = {kind: unique_name(kind) for kind in KINDS}
         # Source and target offset of each record, in order; where a record was added.
         self._copies: dict[Where, list[tuple[int, int]]] = {}
         self._added: dict[Where, int] = {}

@@ -1,7 +1,8 @@
 """How long tests take: the longest begin first, so that no process works alone at the end.
 
-``durations.txt`` has the mean seconds of each long test function, of all its parameters. Write it
-again from pytest's reports of a whole run:
+``durations.txt`` has the mean seconds of each long test function, of all its parameters, and of
+each whose many cases take less than the others are assumed to. Write it again from pytest's reports
+of a whole run:
 ``python -m tests.support.schedule.durations REPORT.xml…``.
 
 ``longer.txt`` has the fast test functions that take longest, with all their parameters: a run of
@@ -25,6 +26,8 @@ TABLE = Path(__file__).with_name("durations.txt")
 LONGER = Path(__file__).with_name("longer.txt")
 _LISTED_S = 10.0
 _OTHERS_S = 5.0
+# Functions of many cases are listed, too, if the assumption would be wrong by so much for them.
+_WRONG_S = 30.0
 # On two cores beside other work; about a third of it without.
 _LONGER_S = 1.0
 
@@ -77,8 +80,11 @@ def longest_first(item: pytest.Item, durations: Mapping[str, float]) -> tuple[fl
 
 def write_table(reports: Iterable[Path], table: Path = TABLE) -> None:
     """Write the table of long tests from JUnit reports."""
-    means = {function: fmean(seconds) for function, seconds in _seconds(reports).items()}
-    rows = [f"{mean:.0f} {name}\n" for name, mean in sorted(means.items()) if mean >= _LISTED_S]
+    rows = [
+        f"{fmean(seconds):.0f} {name}\n"
+        for name, seconds in sorted(_seconds(reports).items())
+        if fmean(seconds) >= _LISTED_S or abs(sum(seconds) - len(seconds) * _OTHERS_S) >= _WRONG_S
+    ]
     table.write_text("".join(rows))
 
 

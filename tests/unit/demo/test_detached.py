@@ -60,6 +60,7 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     hosted = running.host(tmp_path)
     assert hosted is not None
     assert (hosted.identity.pid, hosted.config) == (waiting.pid, tmp_path / "pipeline.yaml")
+    assert hosted.compare is None
     waiting.send_signal(1)  # a terminal's end may be signaled more than once
     running.keep_waiting(tmp_path)
     running.end(hosted)

@@ -1,4 +1,4 @@
-"""``k2ktui compare`` finds every damage on every kind of topic, with its place."""
+"""``k2ktui compare`` and its Spark tasks find every damage on every kind of topic, at its place."""
 
 from __future__ import annotations
 
@@ -28,11 +28,16 @@ CELLS = [(kind, damage) for kind in KINDS for damage in DAMAGES]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The damages, and what was reported of each partition before and after them."""
+    """The damages, and what was reported of each partition before and after them.
+
+    Attributes:
+        by_tasks: what the tasks of a Spark application report, after them.
+    """
 
     table: DamageTable
     intact: Mapping[Where, Any]
     damaged: Mapping[Where, Any]
+    by_tasks: Mapping[Where, Any]
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +48,19 @@ def compared(
     table = DamageTable(tmp_path_factory.mktemp("damage"), source, target)
     intact = k2ktui_json("compare", "-f", table.copied.file, code=0)
     table.damage()
-    damaged = k2ktui_json("compare", "-f", table.copied.file, code=1)
-    return Compared(table, by_partition(intact), by_partition(damaged))
+    damaged, by_tasks = (
+        k2ktui_json("compare", "-f", table.copied.file, way, code=1)
+        for way in ("--local", "--spark")
+    )
+    assert by_tasks["counts"] == damaged["counts"]
+    return Compared(table, by_partition(intact), by_partition(damaged), by_partition(by_tasks))
 
 
 @pytest.mark.parametrize(("kind", "damage"), CELLS)
 def test_a_damage_is_found_with_its_place(compared: Compared, kind: str, damage: str) -> None:
     at = compared.table.at(kind, damage)
     intact, damaged = compared.intact[at], compared.damaged[at]
+    assert compared.by_tasks[at] == damaged
     assert intact["counts"] == {"equal": RECORDS} and intact["differences"] == 0
     expected = compared.table.expected(kind, damage)
     assert places(damaged) == expected
