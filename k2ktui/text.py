@@ -124,6 +124,12 @@ def list_names(names: Sequence[object], most: int) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def join_first(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, separated by semicolons, and the number of further ones."""
+    more = len(texts) - most
+    return "; ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def first_lines(texts: Sequence[str], most: int) -> list[str]:
     """Return the first texts, and a last one with the number of further ones, if there are any."""
     more = len(texts) - most

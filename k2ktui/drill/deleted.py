@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from k2ktui.drill.session import Session
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import dump_offsets
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill.steps import describe_undo, drill_command, find_change_of
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import drill_command, find_change_of
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.sync.mapping.source import NothingCopied
@@ -144,15 +144,13 @@ def pass_returned(
     try:
         plan = planner.plan_pass(ends)
         before = {m.source: m.before.offset if m.before else None for m in plan.changes}
-        change = Change(
+        change = session.intend_new(
             phase,
             ChangeKind.POSITIONS,
             f"move the positions of {name} past deleted records that came from the other cluster",
-            drill_changes.dump_offsets(before),
-            drill_changes.dump_offsets({at: ends[at] for at in before}),
-            describe_undo(session.drill, ChangeKind.POSITIONS),
+            dump_offsets(before),
+            dump_offsets({at: ends[at] for at in before}),
         )
-        session.intend(change)
         PositionWriter(session.forward.config, planner).apply(plan, session.may)
         session.settle(change, ChangeStatus.MADE)
     except PipelineRunning as error:

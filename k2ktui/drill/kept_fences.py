@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from k2ktui.drill.changes import UnusableChange, read_change
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.drill.changes.kind import UnusableChange, read_change
+from k2ktui.engine.drill.changes import read_denied_topics
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.acls import NoAuthorizer, denied_topics
@@ -60,7 +60,7 @@ def _read_denied(drill: Drill) -> Iterator[str]:
     for change in drill.changes:
         if change.kind is ChangeKind.ACLS and change.status is not ChangeStatus.UNDONE:
             with suppress(UnusableChange):
-                yield from read_change(drill, change, drill_changes.read_denied_topics)
+                yield from read_change(drill, change, read_denied_topics)
 
 
 def _describe(flow: Flow, names: list[str], what: str) -> Iterator[str]:

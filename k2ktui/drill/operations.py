@@ -15,6 +15,7 @@ from functools import partial
 from time import time
 from typing import Any
 
+from k2ktui.drill.changes.kinds import restore
 from k2ktui.drill.hooks import (
     list_hooks,
     list_kept_hooks,
@@ -30,12 +31,12 @@ from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.previews import preview_abort, preview_resume
 from k2ktui.drill.release import find_failovers
 from k2ktui.drill.report import verify_report
-from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.topics import DrillTopics, read_topics
 from k2ktui.engine.access import Access, require
+from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
 from k2ktui.engine.drill.hooks import HookRecord
@@ -54,7 +55,6 @@ from k2ktui.engine.drill.steps import (
     accept_checks,
     can_go_back,
     changes_to_restore,
-    describe_undo,
     drill_command,
     explain_no_repeat,
     find_change,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind
 
 
 class Peers(Protocol):
@@ -26,23 +25,11 @@ class Peers(Protocol):
         ...
 
     def fencing(self) -> AbstractContextManager[None]:
-        """Keep other members from changing or reading the fence of the source meanwhile."""
-        ...
-
-    def find_fence(self, kind: ChangeKind) -> Change | None:
-        """Return the fence that another member has recorded: it has the true state before."""
-        ...
-
-    def record_fence(self, change: Change) -> None:
-        """Write a fence that is about to be set into the records of all other members."""
+        """Keep other members from changing the fence of the source meanwhile."""
         ...
 
     def record_denied(self, topics: Collection[str]) -> None:
         """Write into the records of all members to which topics this one is about to deny Write."""
-        ...
-
-    def set_fence(self, set_: Callable[[], None]) -> None:
-        """Set the fence, unless another member has set it while this process runs."""
         ...
 
     def explain_kept_fence(self) -> str:
@@ -64,19 +51,8 @@ class _Alone:
         """Do nothing."""
         return nullcontext()
 
-    def find_fence(self, kind: ChangeKind) -> Change | None:
-        """Return None: there is no other member."""
-        return None
-
-    def record_fence(self, change: Change) -> None:
-        """Do nothing."""
-
     def record_denied(self, topics: Collection[str]) -> None:
         """Do nothing."""
-
-    def set_fence(self, set_: Callable[[], None]) -> None:
-        """Set it."""
-        set_()
 
     def explain_kept_fence(self) -> str:
         """Return "": no other member needs it."""

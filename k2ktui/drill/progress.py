@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from k2ktui.drill.report import producers_stopped_ms, stopped_ms, summarize
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus, Fence, PhaseRecord, PhaseStatus
-from k2ktui.engine.drill.steps import needs_confirmation, next_phase, waits_for_tail_choice
+from k2ktui.engine.drill.steps import (
+    describe_status,
+    needs_confirmation,
+    next_phase,
+    waits_for_tail_choice,
+)
 from k2ktui.text import counted, duration
 
 # Status of a phase that waits for a choice of the operator.
 CHOOSE = "choose"
 # Status of a phase that was begun and on which no process acts now.
 STOPPED = "stopped"
-# Status of a phase that a drill which is over did not reach.
-NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +28,20 @@ class PhaseRow:
     Attributes:
         number: its place, from 1.
         record: the phase.
+        status: its status in words.
         is_next: whether it is the first that is not over.
         confirmed: whether the operator must confirm it.
         is_interrupted: whether it was begun, and no process acts on the drill now.
         asks: whether it waits for a choice of the operator, which is no failure.
-        not_run: whether the drill ended before it.
     """
 
     number: int
     record: PhaseRecord
+    status: str
     is_next: bool = False
     confirmed: bool = False
     is_interrupted: bool = False
     asks: bool = False
-    not_run: bool = False
 
 
 def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
@@ -49,11 +52,11 @@ def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
         PhaseRow(
             number,
             record,
+            describe_status(drill, record),
             record.phase is following,
             not drill.is_over and _must_confirm(record, fence),
             not acting and record.status is PhaseStatus.RUNNING,
             record.phase is following and asks,
-            drill.is_over and record.status is PhaseStatus.WAITING,
         )
         for number, record in enumerate(drill.phases, start=1)
     ]

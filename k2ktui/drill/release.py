@@ -1,31 +1,33 @@
-"""Let the forward pipeline of a failback start again, or keep it from starting as before."""
+"""Let the forward pipeline of a failback start again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
-from k2ktui.drill.changes import read_change
+from k2ktui.drill.changes.failback import rewrite_drill, set_fences, settle_moves
+from k2ktui.drill.changes.jobs import find_forward_job
+from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.forward import find_failover, find_moving_drills
-from k2ktui.drill.operator import UnaskedOperator
-from k2ktui.drill.session import Session, finish_drill
-from k2ktui.drill.store import DrillStore
+from k2ktui.drill.session import Session
 from k2ktui.drill.tail import read_bounds
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import (
+    dump_host,
+    dump_moves,
+    dump_names,
+    read_moves,
+    read_released,
+)
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
-from k2ktui.engine.drill.steps import describe_undo, find_change, find_change_of, put_change
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
+from k2ktui.engine.drill.steps import find_change, find_change_of
 from k2ktui.engine.drill.tail import PartitionEnd
-from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.errors import K2kError, Refused
-from k2ktui.jobs.local_jobs import Job, find_job, this_host
-from k2ktui.jobs.manager import StopMode, start_job, stop_job
-from k2ktui.kafka.properties.translation import wire
+from k2ktui.jobs.local_jobs import this_host
+from k2ktui.jobs.manager import start_job
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.ownership.pipeline import make_ownership
-from k2ktui.replication.ownership.topic_moves import move_topics, release_topics
+from k2ktui.replication.ownership.topic_moves import release_topics
 from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, list_names, safe_message, safe_text
 
@@ -66,21 +68,11 @@ def release_forward(session: Session, phase: DrillPhase) -> None:
         if not ids:
             return
         what = f"let {session.forward.name} start again"
-        before = drill_changes.dump_names(ids)
-        change = _intend(session, phase, ChangeKind.RELEASE, what, before)
-    ids = read_change(session.drill, change, drill_changes.read_released)
-    _set_fences(session, ids, ChangeStatus.UNDONE)
+        change = session.intend_new(phase, ChangeKind.RELEASE, what, dump_names(ids))
+    ids = read_change(session.drill, change, read_released)
+    set_fences(session, ids, ChangeStatus.UNDONE)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
-
-
-def _intend(
-    session: Session, phase: DrillPhase, kind: ChangeKind, what: str, before: str
-) -> Change:
-    """Record a change of the forward pipeline that is about to be made, and return it."""
-    change = Change(phase, kind, what, before, "", describe_undo(session.drill, kind))
-    session.intend(change)
-    return change
 
 
 def _release_moves(session: Session, phase: DrillPhase) -> None:
@@ -92,91 +84,14 @@ def _release_moves(session: Session, phase: DrillPhase) -> None:
         if not moves:
             return
         what = f"let {forward.name} copy {counted(len(moves), 'topic')} again"
-        before = drill_changes.dump_moves(moves)
-        change = _intend(session, phase, ChangeKind.RELEASED_TOPICS, what, before)
-    wanted = read_change(session.drill, change, drill_changes.read_moves)
+        change = session.intend_new(phase, ChangeKind.RELEASED_TOPICS, what, dump_moves(moves))
+    wanted = read_change(session.drill, change, read_moves)
     moved = forward.read_moves()
     if left := [move.topic for move in wanted if move.topic in moved]:
         release_topics(forward.config, forward.target, left)
-    _settle_moves(session, {move.drill for move in wanted}, forward.read_moves())
+    settle_moves(session, {move.drill for move in wanted}, forward.read_moves())
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
-
-
-def restore_released(session: Session, change: Change) -> list[str]:
-    """Keep the forward pipeline from copying the topics again, as before the failback."""
-    wanted = read_change(session.drill, change, drill_changes.read_moves)
-    forward = session.forward
-    copied = set(forward.topics)
-    move_topics(forward.config, forward.target, [m for m in wanted if m.topic in copied])
-    _settle_moves(session, {move.drill for move in wanted}, forward.read_moves())
-    return []
-
-
-def _settle_moves(session: Session, drills: Collection[str], moved: MovedTopics) -> None:
-    """Write in drills whether any topic that they have moved still is."""
-    in_force = {move.drill for move in moved.all}
-    for drill in session.forward.read_drills():
-        change = find_change_of(drill, None, ChangeKind.MOVED_TOPICS, any_status=True)
-        if drill.id not in drills or change is None or not drill.is_over:
-            continue
-        status = ChangeStatus.MADE if drill.id in in_force else ChangeStatus.UNDONE
-        if change.status is not status:
-            text = "moved again" if status is ChangeStatus.MADE else "led back"
-            _rewrite(
-                session, drill, text, partial(put_change, change=replace(change, status=status))
-            )
-
-
-def restore_fences(session: Session, change: Change) -> list[str]:
-    """Keep the forward pipeline from starting again, and fence what runs."""
-    ids = read_change(session.drill, change, drill_changes.read_released)
-    _set_fences(session, ids, ChangeStatus.MADE)
-    config, target = session.forward.config, session.forward.target
-    topic = target.find(config.coordination.commit.topic)
-    if topic is not None:
-        options = wire(config.target, "producer")
-        ownership = make_ownership(config, target, options, topic.partitions, fenced_by=max(ids))
-        try:
-            ownership.take_over(0)
-        finally:
-            ownership.close()
-    return []
-
-
-def _set_fences(session: Session, ids: Collection[str], status: ChangeStatus) -> None:
-    """Write in the forward pipeline's drills whether they keep it from starting."""
-    other = ChangeStatus.MADE if status is ChangeStatus.UNDONE else ChangeStatus.UNDONE
-    text = "let start" if status is ChangeStatus.UNDONE else "keep from starting"
-    for drill in session.forward.read_drills():
-        change = find_change_of(drill, None, ChangeKind.EPOCHS, any_status=True)
-        if drill.id not in ids or change is None or change.status is status:
-            continue
-        if not drill.is_over:
-            # Its record would be written as by its owner, whoever has written it.
-            raise Refused(
-                f"drill {safe_text(drill.id)} of {session.forward.name} is open",
-                unchanged="The drill stays where it is.",
-                hint=f"Resume or abort it first: k2ktui drill show {safe_text(drill.id)} -f "
-                f"{session.forward.file}",
-            )
-        if change.status not in (other, ChangeStatus.INTENDED):
-            continue
-        fenced = partial(put_change, change=replace(change, status=status))
-        _rewrite(session, drill, text, fenced)
-
-
-def _rewrite(session: Session, drill: Drill, text: str, change: Callable[[Drill], Drill]) -> None:
-    """Change a drill of the forward pipeline that is over, and the hash of its report."""
-    forward = session.forward
-    store = DrillStore(forward.config, forward.target)
-    owner = Session(forward.flow, drill, store, UnaskedOperator(), session.may, forward.files)
-    try:
-        owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
-        owner.change_drill(change)
-        finish_drill(owner, owner.drill.status)
-    finally:
-        owner.close()
 
 
 def record_return(session: Session) -> None:
@@ -191,7 +106,7 @@ def record_return(session: Session) -> None:
         for bounds in read_bounds(session.forward)
     )
     if not failover.returned:
-        _rewrite(session, failover, "led back", lambda drill: replace(drill, returned=ends))
+        rewrite_drill(session, failover, "led back", lambda drill: replace(drill, returned=ends))
 
 
 def start_forward(session: Session, phase: DrillPhase) -> str:
@@ -201,7 +116,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
     """
     forward = session.forward
     by_hand = f"start {forward.name} where it runs: k2ktui start -f {forward.file}"
-    job = _find_job(session)
+    job = find_forward_job(session)
     if job is None:
         return f"{forward.name} runs" if session.drill.topics and _is_alive(session) else by_hand
     change = find_change_of(session.drill, phase, ChangeKind.STARTED_JOB)
@@ -211,8 +126,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
         return f"{forward.name} runs on this host"
     if change is None:
         what = f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}"
-        before = drill_changes.dump_host(this_host())
-        change = _intend(session, phase, ChangeKind.STARTED_JOB, what, before)
+        change = session.intend_new(phase, ChangeKind.STARTED_JOB, what, dump_host(this_host()))
     record = job.record
     try:
         start_job(
@@ -231,26 +145,8 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
 
 def _is_alive(session: Session) -> bool:
     """Return whether the forward pipeline runs, on any host, as far as the state topic says it."""
-    store = StateStore(session.forward.config, session.forward.target)
-    try:
+    with closing(StateStore(session.forward.config, session.forward.target)) as store:
         return bool(store.read().alive(now_ms()))
-    finally:
-        store.close()
-
-
-def restore_started_job(session: Session, change: Change) -> list[str]:
-    """Stop the job that the drill started; return why not."""
-    if read_change(session.drill, change, drill_changes.read_host) != this_host():
-        return [f"{change.what}: stop it there with k2ktui jobs stop"]
-    job = _find_job(session)
-    if job is not None and job.alive and stop_job(job, session.may).alive:
-        stop_job(job, session.may, StopMode.KILL)
-    return []
-
-
-def _find_job(session: Session) -> Job | None:
-    forward = session.forward
-    return find_job(forward.files, lambda: forward.config)
 
 
 def run_release(session: Session) -> str:

@@ -1,4 +1,4 @@
-"""The report of a drill, as Markdown and as JSON, and its verification; pure."""
+"""The report of a drill: what it says, as Markdown and as JSON, and its verification; pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.changes import describe_undo
+from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.format import find_broken_event, report_content, report_digest
-from k2ktui.engine.drill.hooks import describe_results
+from k2ktui.engine.drill.hooks import describe_results, describe_run
 from k2ktui.engine.drill.model import (
     Change,
     ChangeStatus,
@@ -20,7 +21,7 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
 )
 from k2ktui.engine.drill.rehearsals import Rehearsal
-from k2ktui.engine.drill.steps import describe_undo, describe_way_back
+from k2ktui.engine.drill.steps import describe_status, describe_way_back
 from k2ktui.engine.drill.tail import list_tail
 from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
 
@@ -295,6 +296,7 @@ class Section:
         text: a sentence; may be empty.
         items: a list; may be empty.
         columns, rows: a table; may be empty.
+        lines: the table in plain text; if empty, its cells, each after the name of its column.
     """
 
     title: str
@@ -302,29 +304,30 @@ class Section:
     items: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a drill, before it has a form.
+    """The report of a drill, or of a site drill with those of its members, before it has a form.
 
     Attributes:
         title: its heading.
         summary: its first lines: the result, for those who read no further.
-        where: the clusters, and the way back.
         sections: all else.
+        is_good: whether nothing was found; None before the end.
+        drill: the drill; None for a site drill, which has no record of its own.
         rehearsals: those until the drill ended, the oldest first.
-        digest: SHA-256 of the drill's content.
-        verify: the command that verifies it.
+        members: the reports of a site drill's members.
     """
 
     title: str
     summary: tuple[str, ...]
-    where: str
     sections: tuple[Section, ...]
-    rehearsals: tuple[Rehearsal, ...]
-    digest: str
-    verify: str
+    is_good: bool | None
+    drill: Drill | None = None
+    rehearsals: tuple[Rehearsal, ...] = ()
+    members: tuple[Report, ...] = ()
 
 
 def make_report(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> Report:
@@ -336,17 +339,27 @@ def make_report(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> Report:
     """
     began = moment(drill.started_ms / 1000)
     begun = f"Begun {began} by {safe_text(drill.started_by)}, k2ktui {drill.version}"
-    source, target = drill.source_cluster or "unknown", drill.target_cluster
     shown = _until(drill, rehearsals)
+    bad = has_findings(drill) or any(check.failed for check in drill.checks)
     return Report(
         title=f"Drill {drill.id}: {drill.kind} of {safe_text(drill.pipeline)}",
         summary=(*summarize(drill), begun),
-        where=f"Source cluster {source}, target cluster {target}. {describe_way_back(drill)}",
         sections=tuple(_sections(drill, shown)),
+        is_good=not bad if drill.is_over else None,
+        drill=drill,
         rehearsals=shown,
-        digest=report_digest(drill),
-        verify=f"k2ktui drill report {drill.id} -f FILE --verify",
     )
+
+
+def describe_where(drill: Drill) -> str:
+    """Return the clusters of a drill, and the way back."""
+    source, target = drill.source_cluster or "unknown", drill.target_cluster
+    return f"Source cluster {source}, target cluster {target}. {describe_way_back(drill)}"
+
+
+def verify_command(drill: Drill) -> str:
+    """Return the command that verifies the report of a drill."""
+    return f"k2ktui drill report {drill.id} -f FILE --verify"
 
 
 def _until(drill: Drill, rehearsals: Iterable[Rehearsal]) -> tuple[Rehearsal, ...]:
@@ -361,41 +374,57 @@ def _sections(drill: Drill, rehearsals: Sequence[Rehearsal]) -> Iterator[Section
     yield Section(
         "Phases",
         columns=("phase", "status", "took", "of the tool", "result"),
-        rows=tuple(map(_phase, drill.phases)),
+        rows=tuple(_phase(drill, record) for record in drill.phases),
+        lines=tuple(
+            f"{number} {_phase_line(drill, record)}"
+            for number, record in enumerate(drill.phases, start=1)
+        ),
     )
     if not drill.changes:
         yield Section("Changes", "Nothing was changed.")
     else:
         rows = tuple(_change(drill, change) for change in drill.changes)
-        yield Section("Changes", columns=("change", "status", "to undo it"), rows=rows)
+        yield Section(
+            "Changes",
+            columns=("change", "status", "to undo it"),
+            rows=rows,
+            lines=tuple(map(_change_line, rows)),
+        )
     yield from _hooks(drill)
     if drill.tail:
         title = "Tail: records of the old source that had not been copied"
         yield Section(title, items=tuple(list_tail(drill.tail)))
     if drill.checks:
-        checks = tuple(
-            (
-                check.id,
-                check.title,
-                str(check.outcome),
-                f"{check.evidence}. Fix: {check.hint}" if check.hint else check.evidence,
-            )
-            for check in drill.checks
+        failed_first = sorted(drill.checks, key=lambda check: (not check.failed, check.id))
+        yield Section(
+            "Checks",
+            columns=("id", "check", "result", "evidence"),
+            rows=tuple(map(_check, drill.checks)),
+            lines=tuple("{} {}: {}: {}".format(*_check(check)) for check in failed_first),
         )
-        yield Section("Checks", columns=("id", "check", "result", "evidence"), rows=checks)
     if drill.groups:
         columns = (
             *("group", "partitions", "unmapped", "re-read", "skipped", "compared", "different"),
             "note",
         )
-        yield Section("Groups", columns=columns, rows=_listed(map(_group, drill.groups)))
+        yield Section(
+            "Groups",
+            columns=columns,
+            rows=_listed(map(_group, drill.groups)),
+            lines=tuple(map(_group_line, drill.groups)),
+        )
     yield from _checkpoints(drill.groups)
     if rehearsals:
         yield _trend(rehearsals)
     events = tuple(
         (moment(e.at_ms / 1000), safe_text(e.who), e.phase, e.text, e.digest) for e in drill.events
     )
-    yield Section("Journal", columns=("time", "by", "phase", "event", "hash"), rows=events)
+    yield Section(
+        "Journal",
+        columns=("time", "by", "phase", "event", "hash"),
+        rows=events,
+        lines=tuple(f"{at} {who} {phase}: {text}" for at, who, phase, text, _ in events),
+    )
 
 
 def _trend(rehearsals: Sequence[Rehearsal]) -> Section:
@@ -426,21 +455,45 @@ def _listed(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     return (*every[:_LISTED_GROUPS], (f"and {more:,} more", *blanks, "in the JSON report"))
 
 
+def report_text(drill: Drill) -> Iterator[str]:
+    """Yield the report as paragraphs of plain text, without hashes and rehearsals."""
+    report = make_report(drill)
+    yield "\n".join(map(safe_message, (*report.summary, describe_where(drill))))
+    for section in report.sections:
+        lines = [section.text] if section.text else []
+        lines += section.items
+        lines += section.lines or (_name_cells(section.columns, row) for row in section.rows)
+        shown = [safe_message(section.title), *(f"  {safe_message(line)}" for line in lines)]
+        yield "\n".join(shown)
+
+
+def _name_cells(columns: Sequence[str], row: Sequence[str]) -> str:
+    named = (f"{column} {cell}" for column, cell in zip(columns[1:], row[1:], strict=True))
+    return f"{row[0]}: {', '.join(named)}"
+
+
 def report_markdown(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> str:
     """Return the report as Markdown; its first ten lines are the summary."""
-    return "\n".join(_markdown(make_report(drill, rehearsals))) + "\n"
+    return render_markdown(make_report(drill, rehearsals))
 
 
-def _markdown(report: Report) -> Iterator[str]:
-    yield f"# {_cell(report.title)}"
+def render_markdown(report: Report) -> str:
+    """Return a report as Markdown."""
+    return "\n".join(_markdown(report, "#")) + "\n"
+
+
+def _markdown(report: Report, level: str) -> Iterator[str]:
+    drill = report.drill
+    yield f"{level} {_cell(report.title)}"
     yield ""
     for line in report.summary:
         yield f"- {_cell(line)}"
     yield ""
-    yield _cell(report.where)
-    yield ""
+    if drill is not None:
+        yield _cell(describe_where(drill))
+        yield ""
     for section in report.sections:
-        yield f"## {section.title}"
+        yield f"{level}# {section.title}"
         yield ""
         if section.text:
             yield _cell(section.text)
@@ -454,16 +507,28 @@ def _markdown(report: Report) -> Iterator[str]:
             yield f"| {' | '.join(map(_cell, row))} |"
         if section.items or section.columns:
             yield ""
-    yield f"SHA-256 of the report: `{report.digest}`. Verify it with `{_cell(report.verify)}`."
+    for member in report.members:
+        yield from _markdown(member, f"{level}#")
+        yield ""
+    if drill is not None:
+        digest, verify = report_digest(drill), verify_command(drill)
+        yield f"SHA-256 of the report: `{digest}`. Verify it with `{_cell(verify)}`."
 
 
-def _phase(record: PhaseRecord) -> tuple[str, ...]:
+def _phase(drill: Drill, record: PhaseRecord) -> tuple[str, ...]:
     took = record.took_ms
     times = ("—", "—")
     if took is not None:
         times = (f"{took / 1000:.1f} s", f"{max(0, took - record.waited_ms) / 1000:.1f} s")
     text = "; ".join(part for part in (record.live, *record.findings) if part)
-    return (str(record.phase), str(record.status), *times, text)
+    return (str(record.phase), describe_status(drill, record), *times, text)
+
+
+def _phase_line(drill: Drill, record: PhaseRecord) -> str:
+    """Return a phase without its findings, which are in a section of their own."""
+    took = record.took_ms
+    time = "" if took is None else f" ({duration(took / 1000, tenths=True)})"
+    return f"{record.phase}: {describe_status(drill, record)}{time} {record.live}".rstrip()
 
 
 def _change(drill: Drill, change: Change) -> tuple[str, ...]:
@@ -472,15 +537,37 @@ def _change(drill: Drill, change: Change) -> tuple[str, ...]:
     return (change.what, str(change.status), undo)
 
 
+def _change_line(cells: tuple[str, ...]) -> str:
+    what, status, undo = cells
+    return f"{what}: {status}" + ("" if undo == "—" else f"; to undo it: {undo}")
+
+
+def _check(check: CheckResult) -> tuple[str, ...]:
+    evidence = f"{check.evidence}. Fix: {check.hint}" if check.hint else check.evidence
+    return (check.id, check.title, str(check.outcome), evidence)
+
+
 def _hooks(drill: Drill) -> Iterator[Section]:
     """Yield a table of the hooks, and what each has printed."""
     if not drill.hooks:
         return
     rows = tuple(
-        (hook.name, hook.purpose, hook.command, str(hook.status), describe_results(hook))
+        (
+            hook.name,
+            hook.purpose,
+            hook.command,
+            hook.abort or "—",
+            str(hook.status),
+            describe_results(hook),
+        )
         for hook in drill.hooks
     )
-    yield Section("Hooks", columns=("hook", "for", "command", "status", "result"), rows=rows)
+    yield Section(
+        "Hooks",
+        columns=("hook", "for", "command", "abort", "status", "result"),
+        rows=rows,
+        lines=tuple(line for hook in drill.hooks for line in describe_run(hook)),
+    )
     for hook in drill.hooks:
         for name, output in (
             (hook.name, hook.output),
@@ -511,7 +598,10 @@ def _checkpoints(groups: Collection[GroupResult]) -> Iterator[Section]:
         *("skipped by k2ktui", "partitions without a checkpoint", "partitions of unknown effect"),
     )
     if rows:
-        yield Section("Checkpoints of MirrorMaker 2", columns=columns, rows=_listed(rows))
+        lines = tuple(_name_cells(columns, row) for row in rows)
+        yield Section(
+            "Checkpoints of MirrorMaker 2", columns=columns, rows=_listed(rows), lines=lines
+        )
 
 
 def _count(number: int | None) -> str:
@@ -528,6 +618,16 @@ def _group(group: GroupResult) -> tuple[str, ...]:
         str(group.compared),
         str(group.different),
         group.note,
+    )
+
+
+def _group_line(group: GroupResult) -> str:
+    reread, skipped = ("—" if n is None else f"{n:,}" for n in (group.reread, group.skipped))
+    return (
+        f"{safe_text(group.group)}: {counted(group.partitions, 'partition')}, "
+        f"{group.unmapped:,} unmapped, re-read {reread}, skipped {skipped}, "
+        f"{group.different:,} of {group.compared:,} compared records differ"
+        + (f"; {group.note}" if group.note else "")
     )
 
 

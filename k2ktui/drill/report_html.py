@@ -1,4 +1,4 @@
-"""The report of a drill as one HTML page: no script, nothing loaded, light and dark, printable.
+"""A report as one HTML page: no script, nothing loaded, light and dark, printable.
 
 Drawings are SVG without a view box: widths are percentages, so that texts keep their size on a
 phone, where a table has its cells below each other. Every text from elsewhere passes :func:`_safe`.
@@ -6,15 +6,17 @@ phone, where a table has its cells below each other. Every text from elsewhere p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from k2ktui.drill.report import Report, Section, has_findings, make_report
+from k2ktui.drill.report import Report, Section, describe_where, make_report, verify_command
 from k2ktui.engine.drill.checks import DrillCheckOutcome
+from k2ktui.engine.drill.format import report_digest
 from k2ktui.engine.drill.model import Drill, PhaseRecord, PhaseStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, objective_time
 from k2ktui.engine.drill.rehearsals import Rehearsal
+from k2ktui.engine.drill.steps import describe_status
 from k2ktui.text import counted, duration, moment, safe_message
 
 # Lines of the timeline, in pixels: a phase has a line of text and its bar.
@@ -103,29 +105,15 @@ def report_html(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> str:
         drill: the drill.
         rehearsals: the pipeline's rehearsals, the oldest first.
     """
-    report = make_report(drill, rehearsals)
-    verdict = "info"
-    if drill.is_over:
-        checks_failed = any(check.failed for check in drill.checks)
-        verdict = "bad" if checks_failed or has_findings(drill) else "ok"
-    return html_page(report.title, report.summary, verdict, html_of_drill(drill, report))
+    return render_html(make_report(drill, rehearsals))
 
 
-def html_page(title: str, summary: Iterable[str], verdict: str, content: Iterable[str]) -> str:
-    """Return a whole page.
-
-    Args:
-        title: its heading.
-        summary: the lines above everything else.
-        verdict: ``ok``, ``bad`` or ``info``.
-        content: its elements below the summary.
-    """
-    return "\n".join(_page(title, summary, verdict, content)) + "\n"
+def render_html(report: Report) -> str:
+    """Return a report as a page; the same as :func:`~k2ktui.drill.report.render_markdown`."""
+    return "\n".join(_page(report)) + "\n"
 
 
-def _page(
-    title: str, summary: Iterable[str], verdict: str, content: Iterable[str]
-) -> Iterator[str]:
+def _page(report: Report) -> Iterator[str]:
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
@@ -134,33 +122,42 @@ def _page(
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{_safe(title)}</title>"
+    yield f"<title>{_safe(report.title)}</title>"
     yield f"<style>{_STYLE}</style>"
     yield "</head>"
     yield "<body>"
-    yield f"<h1>{_safe(title)}</h1>"
-    yield f'<ul class="summary {verdict}">'
-    yield from (f"<li>{_safe(line)}</li>" for line in summary)
+    yield f"<h1>{_safe(report.title)}</h1>"
+    yield f'<ul class="summary {_VERDICTS[report.is_good]}">'
+    yield from (f"<li>{_safe(line)}</li>" for line in report.summary)
     yield "</ul>"
-    yield from content
+    yield from _content(report, 2)
     yield "</body>"
     yield "</html>"
 
 
-def html_of_drill(drill: Drill, report: Report, level: int = 2) -> Iterator[str]:
-    """Yield the elements of a drill's report, with headings of this level."""
-    yield f'<p class="muted">{_safe(report.where)}</p>'
-    yield f"<h{level}>Timeline</h{level}>"
-    yield from _timeline(drill)
-    if report.rehearsals:
-        yield f"<h{level}>Trend of the rehearsals</h{level}>"
-        yield from _trend(drill, report.rehearsals)
+_VERDICTS = {None: "info", True: "ok", False: "bad"}
+
+
+def _content(report: Report, level: int) -> Iterator[str]:
+    """Yield the elements below the summary, with headings of this level."""
+    drill = report.drill
+    if drill is not None:
+        yield f'<p class="muted">{_safe(describe_where(drill))}</p>'
+        yield f"<h{level}>Timeline</h{level}>"
+        yield from _timeline(drill)
+        if report.rehearsals:
+            yield f"<h{level}>Trend of the rehearsals</h{level}>"
+            yield from _trend(drill, report.rehearsals)
     for section in report.sections:
-        yield from html_of_section(section, level)
-    verify = f"<code>{_safe(report.verify)}</code>"
-    yield '<p class="muted">'
-    yield f"SHA-256 of the report: <code>{_safe(report.digest)}</code>. Verify it with {verify}."
-    yield "It covers the drill, not the other rehearsals.</p>"
+        yield from _section(section, level)
+    for member in report.members:
+        yield from _section(Section(member.title, items=member.summary), level)
+        yield from _content(member, level + 1)
+    if drill is not None:
+        digest, verify = report_digest(drill), f"<code>{_safe(verify_command(drill))}</code>"
+        yield '<p class="muted">'
+        yield f"SHA-256 of the report: <code>{digest}</code>. Verify it with {verify}."
+        yield "It covers the drill, not the other rehearsals.</p>"
 
 
 def _safe(text: object) -> str:
@@ -168,7 +165,7 @@ def _safe(text: object) -> str:
     return escape(safe_message(text), quote=True)
 
 
-def html_of_section(section: Section, level: int = 2) -> Iterator[str]:
+def _section(section: Section, level: int) -> Iterator[str]:
     """Yield a section's elements, with a heading of this level."""
     yield f"<h{level}>{_safe(section.title)}</h{level}>"
     if section.text:
@@ -241,7 +238,7 @@ def _end(drill: Drill, record: PhaseRecord) -> int:
 
 def _phase(drill: Drill, record: PhaseRecord, top: int, first: int, span: int) -> Iterator[str]:
     waits = record.began_ms is None
-    status = "not run" if waits and drill.is_over else str(record.status)
+    status = describe_status(drill, record)
     took = 0 if record.began_ms is None else max(0, _end(drill, record) - record.began_ms)
     right = status if waits else duration(took / 1000, tenths=True)
     if record.status is PhaseStatus.FAILED:

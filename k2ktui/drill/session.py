@@ -23,9 +23,11 @@ from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.report import end_text
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
 from k2ktui.engine.access import Access
+from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import (
     Change,
+    ChangeKind,
     ChangeStatus,
     Drill,
     DrillEvent,
@@ -337,6 +339,14 @@ class Session:
                 )
             )
         )
+
+    def intend_new(
+        self, phase: DrillPhase, kind: ChangeKind, what: str, before: str = "", after: str = ""
+    ) -> Change:
+        """Record a change before it is made, and return it; fields as of :class:`Change`."""
+        change = Change(phase, kind, what, before, after, describe_undo(self.drill, kind))
+        self.intend(change)
+        return change
 
     def intend(self, change: Change) -> None:
         """Record a change before it is made; an intention of an earlier process is kept."""

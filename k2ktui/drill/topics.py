@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.model import DrillOptions
 from k2ktui.engine.drill.topics import (
     UNCHANGED,
     TopicChoice,
@@ -78,13 +78,6 @@ def read_topics(flow: Flow, kind: DrillKind, options: DrillOptions) -> DrillTopi
         if kind is not DrillKind.REHEARSE:
             _refuse_whole(moved)
         return DrillTopics()
-    if options.fence is Fence.QUOTA:
-        raise ConfigError(
-            "--fence quota cannot be combined with --topics: a quota slows the producers of all "
-            "topics of the cluster",
-            unchanged=UNCHANGED,
-            hint="Use --fence acl or --fence hand.",
-        )
     if kind is not DrillKind.REHEARSE and not flow.config.features.exactly_once:
         raise ConfigError(
             "features.exactlyOnce is disabled: runs cannot be kept from copying some topics",

@@ -5,33 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from k2ktui.drill.progress import CHOOSE, NOT_RUN, STOPPED, PhaseRow, describe_state, list_phases
-from k2ktui.drill.report import has_findings, list_harm, summarize
+from k2ktui.drill.progress import CHOOSE, STOPPED, PhaseRow, describe_state
+from k2ktui.drill.report import has_findings, list_harm
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import keeps_effects, steps_back
-from k2ktui.engine.drill.hooks import HookRecord, describe_record
+from k2ktui.engine.drill.hooks import HookRecord, describe_run
 from k2ktui.engine.drill.model import (
-    Change,
-    ChangeStatus,
     Drill,
     DrillStatus,
-    Fence,
     PhaseRecord,
     PhaseStatus,
 )
 from k2ktui.engine.drill.steps import (
-    describe_undo,
-    describe_way_back,
     needs_confirmation,
     next_phase,
     waits_for_tail_choice,
 )
-from k2ktui.engine.drill.tail import list_tail
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import fix_text
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import (
-    NOT_AVAILABLE,
     Cell,
     Glyphs,
     Tone,
@@ -117,9 +110,7 @@ def judge_phase(row: PhaseRow) -> SeverityLabel:
         return SeverityLabel(Severity.WARN, CHOOSE)
     if row.is_interrupted:
         return SeverityLabel(Severity.WARN, STOPPED)
-    if row.not_run:
-        return SeverityLabel(Severity.INFO, NOT_RUN)
-    return SeverityLabel(_PHASES[status], str(status))
+    return SeverityLabel(_PHASES[status], row.status)
 
 
 def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
@@ -171,10 +162,10 @@ def describe_task(drill: Drill) -> str:
         drill.topics
         and phase is not None
         and phase in _OF_TOPICS
-        and (phase is not DrillPhase.FENCE_PRODUCERS or fence is Fence.HAND)
+        and (phase is not DrillPhase.FENCE_PRODUCERS or fence.is_by_people)
     ):
         return _OF_TOPICS[phase].format(list_names(drill.topics, _NAMED))
-    if phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND:
+    if phase is DrillPhase.FENCE_PRODUCERS and fence.is_by_people:
         return "Stop the producers on the source."
     if phase is not None and phase in _BY_PEOPLE:
         return _BY_PEOPLE[phase]
@@ -209,79 +200,10 @@ def describe_findings(drill: Drill, record: PhaseRecord) -> Iterator[str]:
         yield f"{finding}\n{hint}" if hint else finding
 
 
-def report_lines(drill: Drill) -> Iterator[str]:
-    """Yield the report of a drill as paragraphs of plain text."""
-    begun = f"Begun {moment(drill.started_ms / 1000)} by {safe_text(drill.started_by)}"
-    yield "\n".join(
-        [*map(safe_message, summarize(drill)), begun, safe_message(describe_way_back(drill))]
-    )
-    if drill.blockers:
-        yield _section("Findings", drill.blockers)
-    yield _section("Phases", [_phase_text(row) for row in list_phases(drill)])
-    if drill.changes:
-        yield _section(
-            "Changes",
-            [_change_text(drill, change) for change in drill.changes],
-        )
-    if drill.hooks:
-        yield _section("Hooks", [line for hook in drill.hooks for line in hook_lines(hook)])
-    if drill.tail:
-        yield _section("Tail: records of the old source not copied", list_tail(drill.tail))
-    if drill.checks:
-        yield _section(
-            "Checks",
-            [
-                f"{check.id} {check.outcome} {check.title}: {check.evidence}"
-                + (f" Fix: {check.hint}" if check.hint else "")
-                for check in sorted(drill.checks, key=lambda result: (not result.failed, result.id))
-            ],
-        )
-    if drill.groups:
-        yield _section(
-            "Groups",
-            [
-                f"{safe_text(group.group)}: {counted(group.partitions, 'partition')}, "
-                f"{group.unmapped:,} unmapped, re-read {_count(group.reread)}, "
-                f"skipped {_count(group.skipped)}, {group.different:,} of {group.compared:,} "
-                "compared records differ" + (f"; {group.note}" if group.note else "")
-                for group in drill.groups
-            ],
-        )
-    yield _section(
-        "Journal",
-        [f"{moment(e.at_ms / 1000)} {safe_text(e.who)} {e.phase}: {e.text}" for e in drill.events],
-    )
-
-
 def hook_lines(hook: HookRecord) -> list[str]:
     """Return what a drill has recorded of a hook, with what it has printed."""
-    lines = [describe_record(hook), f"  runs: {hook.command}"]
-    if hook.abort:
-        lines.append(f"  abort: {hook.abort}")
     output = [*hook.output.splitlines(), *hook.undo_output.splitlines()]
-    return [*lines, *(f"  | {line}" for line in output)]
-
-
-def _change_text(drill: Drill, change: Change) -> str:
-    text = f"{change.what}: {change.status}"
-    if change.status is ChangeStatus.UNDONE:
-        return text
-    return f"{text}; to undo it: {describe_undo(drill, change.kind)}"
-
-
-def _phase_text(row: PhaseRow) -> str:
-    took = row.record.took_ms
-    time = "" if took is None else f" ({duration(took / 1000, tenths=True)})"
-    status = NOT_RUN if row.not_run else row.record.status
-    return f"{row.number} {row.record.phase}: {status}{time} {row.record.live}".rstrip()
-
-
-def _count(value: int | None) -> str:
-    return NOT_AVAILABLE if value is None else f"{value:,}"
-
-
-def _section(title: str, lines: Iterator[str] | list[str] | tuple[str, ...]) -> str:
-    return "\n".join([title, *(f"  {safe_message(line)}" for line in lines)])
+    return [*describe_run(hook), *(f"  | {line}" for line in output)]
 
 
 def describe_abort(drill: Drill) -> str:

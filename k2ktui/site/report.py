@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from k2ktui.drill.progress import describe_loss, describe_state, rto_ms
-from k2ktui.drill.report import has_findings, list_harm, report_json, report_markdown, stopped_ms
+from k2ktui.drill.report import (
+    Report,
+    Section,
+    has_findings,
+    list_harm,
+    make_report,
+    render_markdown,
+    report_json,
+    stopped_ms,
+)
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
 from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
 
 _NAMED = 10
-MEMBER_COLUMNS = ("pipeline", "status", "RPO", "RTO", "result")
+_COLUMNS = ("pipeline", "status", "RPO", "RTO", "result")
 
 
 def site_has_findings(site: SiteDrill) -> bool:
@@ -170,44 +178,26 @@ def site_json(site: SiteDrill) -> dict[str, Any]:
     }
 
 
+def make_site_report(site: SiteDrill) -> Report:
+    """Return the report of a site drill, with those of its members."""
+    begun = f"Begun {moment(site.started_ms / 1000)}, cluster {safe_text(site.mark.cluster)}"
+    rows = tuple(map(_cells, site.members))
+    return Report(
+        title=f"Site drill {site.id}: {site.kind} of {safe_text(site.name)}",
+        summary=(*summarize_site(site), begun),
+        sections=(Section("Pipelines", columns=_COLUMNS, rows=rows),),
+        is_good=not site_has_findings(site) if site.is_over else None,
+        members=tuple(make_report(drill) for drill in site.drills),
+    )
+
+
 def site_markdown(site: SiteDrill) -> str:
     """Return the report as Markdown; its first ten lines are the summary."""
-    return "\n".join(_lines(site)) + "\n"
+    return render_markdown(make_site_report(site))
 
 
-def site_title(site: SiteDrill) -> str:
-    """Return the heading of the report."""
-    return f"Site drill {site.id}: {site.kind} of {safe_text(site.name)}"
-
-
-def site_summary(site: SiteDrill) -> list[str]:
-    """Return the lines at the head of the report."""
-    begun = f"Begun {moment(site.started_ms / 1000)}, cluster {safe_text(site.mark.cluster)}"
-    return [*summarize_site(site), begun]
-
-
-def _lines(site: SiteDrill) -> Iterator[str]:
-    yield f"# {_cell(site_title(site))}"
-    yield ""
-    for line in site_summary(site):
-        yield f"- {_cell(line)}"
-    yield ""
-    yield "## Pipelines"
-    yield ""
-    yield f"| {' | '.join(MEMBER_COLUMNS)} |"
-    yield "|---|---|---|---|---|"
-    for state in site.members:
-        yield f"| {' | '.join(_cell(text) for text in member_cells(state))} |"
-    yield ""
-    for drill in site.drills:
-        # One level deeper: the site's own headings are above.
-        for line in report_markdown(drill).rstrip("\n").split("\n"):
-            yield f"#{line}" if line.startswith("#") else line
-        yield ""
-
-
-def member_cells(state: MemberState) -> tuple[str, ...]:
-    """Return the row of a member below :data:`MEMBER_COLUMNS`; safe to print."""
+def _cells(state: MemberState) -> tuple[str, ...]:
+    """Return the row of a member below :data:`_COLUMNS`; safe to print."""
     drill: Drill | None = state.drill
     loss = describe_loss(drill) if drill is not None else ""
     time = rto_ms(drill) if drill is not None else None
@@ -218,11 +208,3 @@ def member_cells(state: MemberState) -> tuple[str, ...]:
         "—" if time is None else duration(time / 1000),
         describe_member(state),
     )
-
-
-def _cell(text: object) -> str:
-    """Return text that ends no cell and starts no markup."""
-    safe = safe_message(text)
-    for mark in "\\`*_[]<>|":
-        safe = safe.replace(mark, f"\\{mark}")
-    return safe

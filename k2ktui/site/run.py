@@ -8,8 +8,7 @@ This module only lets them wait for each other:
 - **Questions**: a phase is confirmed once for all members that ask for it, when no other one can
   still come to it.
 - **Barrier**: ``open-target`` begins when each member is verified or left out by a typed choice.
-- **Fence**: quotas of a cluster are lowered by one member for all of them. The state before is in
-  the record of each of them before.
+- **Fence**: the topics to which a member denies Write are in the record of each of them before.
 - **Bound**: at most :data:`~k2ktui.site.directory.AT_ONCE` members work at a time; one that waits
   for people or for another member does not count.
 """
@@ -30,19 +29,18 @@ from k2ktui.drill.session import Session
 from k2ktui.drill.store import TakenOver
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, DrillStatus
+from k2ktui.engine.drill.model import ChangeKind, Drill, DrillStatus
 from k2ktui.engine.drill.site import (
     BARRIER,
     MemberState,
     SiteDrill,
-    find_fence,
     find_question,
     find_unverified,
     list_fence_users,
     may_restore_fence,
 )
 from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
-from k2ktui.engine.drill.steps import find_change, next_phase, waits_for_tail_choice
+from k2ktui.engine.drill.steps import next_phase, waits_for_tail_choice
 from k2ktui.engine.topics import LEGAL_TOPIC
 from k2ktui.errors import ConfigError, Declined, K2kError, Refused
 from k2ktui.faults import fault
@@ -164,22 +162,6 @@ class MemberRun:
         with self._run.fence:
             yield
 
-    def find_fence(self, kind: ChangeKind) -> Change | None:
-        """Return the fence that another member has recorded."""
-        return find_fence(self._run.site, kind)
-
-    def record_fence(self, change: Change) -> None:
-        """Write the fence into the records of the members that act; another gets it from them."""
-        for other in self._run.members.values():
-            session = other.session
-            if other is self or session is None or other.has_ended:
-                continue
-            if find_change(session.drill, change.kind) is not None:
-                continue
-            with suppress(K2kError):  # it fails at its own next step, too
-                session.intend(replace(change, status=ChangeStatus.INTENDED))
-        failpoint("site-fence-recorded")
-
     def record_denied(self, topics: Collection[str]) -> None:
         """Write the topics of this member's fence into the records of all that act."""
         with self._run.fence:
@@ -189,15 +171,8 @@ class MemberRun:
             text = f"{pipeline} is about to deny Write on its topics"
             self._run.write_mark(lambda mark: mark.deny(self.id, topics), text)
 
-    def set_fence(self, set_: Callable[[], None]) -> None:
-        """Set the fence once."""
-        if not self._run.is_fenced:
-            set_()
-            self._run.is_fenced = True
-            failpoint("site-fence-set")
-
     def explain_kept_fence(self) -> str:
-        """Return why the fence of the source must stay."""
+        """Return why the quotas that a drill has lowered must stay."""
         site, kind = self._run.site, ChangeKind.QUOTAS
         users = [s for s in list_fence_users(site, but=self.id) if may_restore_fence(s, kind)]
         if not users:
@@ -221,7 +196,6 @@ class SiteRun:
         changed: held while the state below is read or changed.
         places: limits how many members work at a time.
         fence: held by the member that works on the fence of the source.
-        is_fenced: whether the fence was set since this process began.
     """
 
     def __init__(
@@ -236,7 +210,6 @@ class SiteRun:
         self.changed = threading.Condition()
         self.places = threading.BoundedSemaphore(AT_ONCE)
         self.fence = threading.RLock()
-        self.is_fenced = False
         self._showing, self._asking = threading.RLock(), threading.RLock()
         self._error: K2kError | None = None
         self._begins = self._may_start = False

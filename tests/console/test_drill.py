@@ -375,7 +375,7 @@ def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("N")
         await console.until(lambda: isinstance(console.screen, DrillDialog), "a dialog")
-        await console.pilot.press(*["down"] * 6)
+        await console.pilot.press(*["down"] * 5)
         await console.sees("failback: copies uncopied records", "With the reverse pipeline's file.")
         await console.press("enter")
         await console.sees(

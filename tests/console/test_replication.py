@@ -60,7 +60,6 @@ def test_a_drill_begins_over_the_topics_of_the_marked_rows() -> None:
         await console.press("N")
         await console.until(lambda: isinstance(console.screen, DrillDialog), "the dialog")
         await console.sees("New drill over 2 topics: clicks, payments")
-        assert "slowed by quotas" not in console.text
         await console.press("down", "enter")
         await console.sees(
             "move-topics", "--topics 'clicks|payments'", "of 2 topics: clicks, payments"

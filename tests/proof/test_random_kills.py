@@ -19,16 +19,17 @@ from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, Fence
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.jobs.local_jobs import find_job
-from k2ktui.kafka.admin.quotas import producer_quotas
+from k2ktui.kafka.admin.acls import denied_topics
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
 from k2ktui.sync.operations import read_entry, read_journal
 from tests.support.clusters.kafka import START_S, TIMEOUT, eventually
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.process import DrillCommand, comparable
-from tests.support.drill.runs import NOBODY_COMES, Pair, keep_commits, remove_quotas
+from tests.support.drill.runs import NOBODY_COMES, Pair, keep_commits
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 OPTIONS = replace(NOBODY_COMES, wait_s=300.0)
@@ -71,33 +72,29 @@ def is_fenced(pair: Pair) -> bool:
 
 @pytest.fixture(scope="module")
 def planned(
-    tmp_path_factory: pytest.TempPathFactory, clusters: tuple[KafkaNode, KafkaNode]
+    tmp_path_factory: pytest.TempPathFactory,
+    secure: SecureNode,
+    clusters: tuple[KafkaNode, KafkaNode],
 ) -> Undisturbed:
     """What a planned switchover comes to, and how long it takes."""
-    pair = Pair(tmp_path_factory.mktemp("undisturbed"), *clusters)
+    pair = Pair(tmp_path_factory.mktemp("undisturbed"), secure.node, clusters[1])
     drill, seconds = planned_drill(pair).run_undisturbed()
-    remove_quotas(clusters[0])
     return compare_pair(pair, drill), seconds
 
 
 def planned_drill(pair: Pair) -> DrillCommand:
-    return DrillCommand(pair.file, DrillKind.PLANNED, replace(OPTIONS, fence=Fence.QUOTA))
+    return DrillCommand(pair.file, DrillKind.PLANNED, replace(OPTIONS, fence=Fence.ACL))
 
 
 @pytest.mark.seeds(2)
 def test_a_planned_switchover(
-    tmp_path: Path, source: KafkaNode, target: KafkaNode, planned: Undisturbed, seed: int
+    tmp_path: Path, secure: SecureNode, target: KafkaNode, planned: Undisturbed, seed: int
 ) -> None:
     expected, seconds = planned
-    pair = Pair(tmp_path, source, target)
-    before = producer_quotas(source_cluster(pair.flow.config))
-    try:
-        drill, killed = planned_drill(pair).run_killed(seed, seconds)
-        assert compare_pair(pair, drill) == expected, f"killed {killed} times"
-        low = producer_quotas(source_cluster(pair.flow.config))
-        assert low != before
-    finally:
-        remove_quotas(source)
+    pair = Pair(tmp_path, secure.node, target)
+    drill, killed = planned_drill(pair).run_killed(seed, seconds)
+    assert compare_pair(pair, drill) == expected, f"killed {killed} times"
+    assert denied_topics(source_cluster(pair.flow.config), pair.topics) == set(pair.topics)
 
 
 @pytest.fixture(scope="module")

@@ -656,9 +656,10 @@ def report(
         other = "--verify" if verifies else "--json"
         raise ConfigError(f"--html and {other} cannot be combined", unchanged="Nothing was done.")
     if directory := site_directory(files, directory):
+        from k2ktui.drill.report_html import render_html
         from k2ktui.fleet.files import read_directory
         from k2ktui.site.operations import read_site, verify_site
-        from k2ktui.site.report_html import site_html
+        from k2ktui.site.report import make_site_report
 
         pipelines = read_directory(directory)
         if verifies:
@@ -667,7 +668,7 @@ def report(
             )
         site = read_site(pipelines, drill_id)
         if html is not None:
-            write_html(html, site_html(site))
+            write_html(html, render_html(make_site_report(site)))
         else:
             click.echo(json.dumps(site_json(site)) if as_json else site_markdown(site), nl=as_json)
         return ExitCode.OK

@@ -14,7 +14,7 @@ from k2ktui.cli.drill.operators import ALL
 from k2ktui.cli.terminal import options
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.hooks import find_phase
-from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.model import FENCES, DrillOptions, Fence
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.engine.name_pattern import pattern_of
@@ -88,8 +88,8 @@ LEAVE_OUT = options.value(
 _SWITCHOVER = (
     options.choice(
         "--fence",
-        Fence,
-        "Way to keep producers from writing: by hand (you stop them), access rules or quotas.",
+        FENCES,
+        "Way to keep producers from writing: by hand (you stop them), or access rules.",
         Fence.HAND,
     ),
     number_option(

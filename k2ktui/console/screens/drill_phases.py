@@ -22,7 +22,12 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill import operations
 from k2ktui.drill.checks.catalog import checks_that_stop
-from k2ktui.drill.report import has_findings, list_harm, summarize
+from k2ktui.drill.report import (
+    has_findings,
+    list_harm,
+    report_text,
+    summarize,
+)
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
@@ -35,7 +40,6 @@ from k2ktui.engine.drill.steps import (
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.errors import K2kError
-from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_message, safe_text
 
@@ -449,4 +453,4 @@ class DrillScreen(DrillChecklist):
         """Show the report."""
         if self.drill is not None:
             title = f"Report of drill {safe_text(self.drill.id, 60)}"
-            self.app.push_screen(TextDialog(title, list(report_lines(self.drill))))
+            self.app.push_screen(TextDialog(title, list(report_text(self.drill))))

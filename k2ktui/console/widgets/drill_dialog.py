@@ -86,7 +86,6 @@ _KINDS = (
     ),
     _planned(Fence.HAND, "stopped by hand"),
     _planned(Fence.ACL, "denied by access rules"),
-    _planned(Fence.QUOTA, "slowed by quotas"),
     _Kind(
         DrillKind.DISASTER,
         Fence.HAND,
@@ -123,8 +122,6 @@ class DrillDialog(Dialog[Choice | None]):
     def __init__(self, title: str = "New drill", topics: str = "") -> None:
         super().__init__()
         self._title, self._topics = title, topics
-        # A quota would slow the producers of all topics.
-        self._kinds = [k for k in _KINDS if not (topics and k.fence is Fence.QUOTA)]
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
@@ -152,7 +149,7 @@ class DrillDialog(Dialog[Choice | None]):
         keys = "up, down choose; tab goes to the groups; enter continues; esc cancels"
         self.query_one("#drill-keys", TextLines).show([(Cell(keys, Tone.MUTED),)])
         grid: Grid[Any] = self.query_one(Grid)
-        grid.show(self._kinds)
+        grid.show(_KINDS)
         grid.focus()
         self._show()
 
@@ -160,7 +157,7 @@ class DrillDialog(Dialog[Choice | None]):
         """Wrap the text for the new width, and show as many kinds as there is room for."""
         self._show()
         room = dialog_height(self.app.size.height) - _OTHER_LINES - _height(self._width)
-        self.query_one(Grid).styles.height = max(3, min(len(self._kinds) + 1, room))
+        self.query_one(Grid).styles.height = max(3, min(len(_KINDS) + 1, room))
 
     @property
     def _width(self) -> int:

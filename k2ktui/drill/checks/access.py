@@ -8,12 +8,13 @@ from functools import partial
 from time import time
 
 from k2ktui.drill.checks.context import SIDES, CheckContext, Side
-from k2ktui.drill.checks.findings import Entity, find_lower_quotas
 from k2ktui.drill.checks.registration import ALL, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names
 from k2ktui.engine.acl import Acl
+from k2ktui.engine.drill.changes import Entity
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.parity.acls import AclMapping, compare_acls, find_uncovered, map_acls
+from k2ktui.engine.parity.quotas import find_lower
 from k2ktui.engine.schemas.ids import (
     SchemaId,
     SchemaIdForm,
@@ -29,7 +30,7 @@ from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import has_schema
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings, read_registry_url
 from k2ktui.replication.preflight.checks import first_names
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, join_first, safe_text
 
 _SAMPLED = 100
 _MOST_IDS = 50
@@ -102,9 +103,8 @@ def _judge_acls(
     if not left and not denied:
         return passes(text)
     shown = [*(f"missing {rule}" for rule in left), *map(str, denied)]
-    more = f" and {len(shown) - 3:,} more" if len(shown) > 3 else ""
     return fails(
-        f"{text}; {'; '.join(shown[:3])}{more}",
+        f"{text}; {join_first(shown, 3)}",
         "Create the missing access rules on the target (k2ktui parity plan, or kafka-acls.sh "
         "--add), and remove denials that are not intended.",
     )
@@ -128,16 +128,16 @@ def check_quotas(context: CheckContext) -> CheckFinding:
         quotas[side] = context.read(
             f"the quotas of the {side} cluster", partial(client_quotas, cluster)
         )
-    lower = find_lower_quotas(quotas["source"], quotas["target"])
+    lower = find_lower(quotas["source"], quotas["target"])
     text = (
         f"quotas of {counted(len(quotas['source']), 'client')} on the source, of "
         f"{len(quotas['target']):,} on the target; {len(lower):,} lower on the target"
     )
     if lower:
-        entity, key, on_source, on_target = lower[0]
-        before = "unlimited" if on_source is None else f"{on_source:,.0f}"
+        first = lower[0]
+        before = "unlimited" if first.source is None else f"{first.source:,.0f}"
         return fails(
-            f"{text}: {_entity_text(entity)} {safe_text(key)} {on_target:,.0f}, "
+            f"{text}: {_entity_text(first.entity)} {safe_text(first.key)} {first.target:,.0f}, "
             f"{before} on the source",
             "Raise the quotas on the target before clients move: kafka-configs.sh --alter "
             "--add-config.",

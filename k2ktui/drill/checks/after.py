@@ -11,6 +11,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.findings import GroupLag, find_not_catching_up, find_unlisted
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
 from k2ktui.drill.facts import DrillMeasures, GroupReads
@@ -205,16 +206,15 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
     )
     if len(groups) > len(names):
         text = f"{counted(len(groups) - len(names), 'group')} not active before; {text}"
-    if waiting:
-        shown = [f"{name}: {lag:,}" for name, lag in waiting.items()]
-        return fails(
-            f"{text}: {first_names(shown)}",
-            f"Start the consumers of {first_names(waiting)} with bootstrap.servers of the target, "
-            "and see their logs.",
-        )
-    if missing:
-        return could_not_check(f"{text}; no offset on the target: {first_names(missing)}")
-    return passes(text)
+    return decide(
+        text,
+        [f"{name}: {lag:,}" for name, lag in waiting.items()],
+        f"Start the consumers of {first_names(waiting)} with bootstrap.servers of the target, "
+        "and see their logs.",
+        missing,
+        bad_after=": ",
+        unknown_after="; no offset on the target: ",
+    )
 
 
 def _read_lags(
@@ -373,12 +373,13 @@ def check_tail(context: CheckContext) -> CheckFinding:
         f"{counted(total, 'offset')} of {counted(len(missing), 'partition')} not copied, "
         f"{sum(left.values()):,} of them not listed"
     )
-    if left:
-        return fails(
-            f"{text}: {_name_counts(left)}",
-            "List them before anything is deleted: k2ktui status -f FILE has the offsets.",
-        )
-    return could_not_check(f"{text}; unknown: {first_names(unknown)}") if unknown else passes(text)
+    return decide(
+        text,
+        _counts(left),
+        "List them before anything is deleted: k2ktui status -f FILE has the offsets.",
+        unknown,
+        bad_after=": ",
+    )
 
 
 def _read_spans(context: CheckContext) -> dict[tuple[str, int], tuple[int, int]]:
@@ -386,8 +387,8 @@ def _read_spans(context: CheckContext) -> dict[tuple[str, int], tuple[int, int]]
     return {(at.topic, at.partition): span for at, span in (context.facts.tail or {}).items()}
 
 
-def _name_counts(counts: Mapping[tuple[str, int], int]) -> str:
-    return first_names(f"{topic}-{number}: {count:,}" for (topic, number), count in counts.items())
+def _counts(counts: Mapping[tuple[str, int], int]) -> list[str]:
+    return [f"{topic}-{number}: {count:,}" for (topic, number), count in counts.items()]
 
 
 def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckFinding:
@@ -407,11 +408,10 @@ def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckF
         f"{counted(count_records(left), 'record')} of {counted(len(left), 'partition')} of the old "
         f"source not copied, {counted(len(listed), 'partition')} listed"
     )
-    if unlisted:
-        return fails(
-            f"{text}; written since: {_name_counts(unlisted)}",
-            "Stop the producers that still write to "
-            f"{first_names(sorted({topic for topic, _ in unlisted}))} on the old source, abort the "
-            "drill and begin again.",
-        )
-    return passes(text)
+    return decide(
+        text,
+        _counts(unlisted),
+        f"Stop the producers that still write to {first_names({topic for topic, _ in unlisted})} "
+        "on the old source, abort the drill and begin again.",
+        bad_after="; written since: ",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep, time
@@ -251,11 +251,8 @@ class CheckContext:
         cluster = self.cluster("target")
 
         def read() -> PipelineState:
-            store = StateStore(self.config, cluster)
-            try:
+            with closing(StateStore(self.config, cluster)) as store:
                 return store.read_settled()
-            finally:
-                store.close()
 
         return self.read("the state topic", read)
 

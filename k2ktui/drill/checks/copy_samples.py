@@ -21,7 +21,7 @@ from k2ktui.engine.drill.checks import (
 )
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, join_first, safe_text
 
 _NAMED = 3
 _COMPARE_ALL = "Find where they are: k2ktui compare -f FILE -o REPORT."
@@ -200,8 +200,7 @@ def _decide(
     if left_out:
         figures += f"; {counted(left_out, 'compacted partition')} left out"
     if failed:
-        more = f" and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
-        return fails(f"{figures}; {'; '.join(failed[:_NAMED])}{more}", hint)
+        return fails(f"{figures}; {join_first(failed, _NAMED)}", hint)
     if unread:
         return could_not_check(f"{figures}; {'; '.join(unread[:_NAMED])}")
     if left_out == len(samples):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from time import sleep
 
 from confluent_kafka import IsolationLevel
@@ -11,9 +12,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.findings import Route, find_loops
 from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
+from k2ktui.drill.logs import list_partitions
 from k2ktui.engine.drill.checks import (
     CheckFinding,
     DrillKind,
@@ -26,7 +29,7 @@ from k2ktui.engine.moves.groups import GroupView
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.ownership.topic_moves import read_moved
@@ -45,9 +48,7 @@ def check_producers(context: CheckContext) -> CheckFinding:
     names = sorted(read_names(context))
 
     def read() -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
-        described = source.describe(names)
-        topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
-        where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        where = list_partitions(source, names)
         before = source.offsets(where, OffsetSpec.latest())
         sleep(seconds)
         after = source.offsets(where, OffsetSpec.latest())
@@ -107,12 +108,8 @@ def check_drained(context: CheckContext) -> CheckFinding:
         f"{len(rows) - len(left) - len(unknown):,} of {counted(len(rows), 'partition')} drained; "
         f"{counted(records, 'record')} to copy, {sum(n for _, n in held):,} in open transactions"
     )
-    if left or held:
-        named = first_names(f"{name}: {count:,}" for name, count in [*left, *held])
-        return fails(f"{text}; {named}", _finish(context, left, held))
-    if unknown:
-        return could_not_check(f"{text}; unknown: {first_names(unknown)}")
-    return passes(text)
+    named = [f"{name}: {count:,}" for name, count in [*left, *held]]
+    return decide(text, named, _finish(context, left, held), unknown)
 
 
 def _finish(
@@ -138,11 +135,8 @@ def check_applied(context: CheckContext) -> CheckFinding:
     context.cluster("target")
 
     def read() -> dict[str, GroupView]:
-        reader = ConsumerGroupReader(context.config, "target")
-        try:
+        with closing(ConsumerGroupReader(context.config, "target")) as reader:
             return reader.views(sorted({group for group, _, _ in applied}))
-        finally:
-            reader.close()
 
     views = context.read("the applied offsets", read)
     unread = {name: view.error for name, view in views.items() if view.error}
@@ -202,18 +196,14 @@ def check_replicator(context: CheckContext) -> CheckFinding:
         f"{runs}; {len(fenced) - len(other) - len(unknown):,} of "
         f"{counted(len(fenced), 'transactional id')} as the drill left them"
     )
-    if other:
-        pipeline = safe_text(context.config.name, 60)
-        return fails(
-            f"{text}; {first_names(other)}",
-            f"Stop the driver that has taken pipeline {pipeline} over since (k2ktui jobs on its "
-            "host), and fence again.",
-        )
-    if unknown:
-        return could_not_check(
-            f"{text}; unknown (brokers before Kafka 3.0, or no Describe): {first_names(unknown)}"
-        )
-    return passes(text)
+    return decide(
+        text,
+        other,
+        f"Stop the driver that has taken pipeline {safe_text(context.config.name, 60)} over since "
+        "(k2ktui jobs on its host), and fence again.",
+        unknown,
+        unknown_after="; unknown (brokers before Kafka 3.0, or no Describe): ",
+    )
 
 
 @check("D50", "topics moved", {DrillPhase.MOVE_TOPICS: MOVES}, blocks=MOVES)
@@ -232,12 +222,11 @@ def check_moved(context: CheckContext) -> CheckFinding:
         if (move := moved.get(topic)) is None or move.drill != drill
     ]
     text = f"{len(topics) - len(others):,} of {counted(len(topics), 'topic')} moved by this drill"
-    if others:
-        return fails(
-            f"{text}; {first_names(others)}",
-            "Resume the drill: it moves them again. If something releases them, find out what.",
-        )
-    return passes(text)
+    return decide(
+        text,
+        others,
+        "Resume the drill: it moves them again. If something releases them, find out what.",
+    )
 
 
 def _check_other_copier(context: CheckContext) -> CheckFinding:
@@ -291,14 +280,13 @@ def check_loops(context: CheckContext) -> CheckFinding:
     loops = find_loops(names, forward, _route(reverse))
     guard = f"; guard: {forward.guard}" if forward.guard else ""
     text = f"{len(loops):,} of {counted(len(names), 'topic')} would come back{guard}"
-    if loops:
-        shown = [topic if topic == back else f"{topic} as {back}" for topic, back in loops]
-        return fails(
-            f"{text}: {first_names(shown)}",
-            "Set features.bidirectionalReplication: enabled in both files, with the same "
-            "bidirectional section, or give the topics of one direction another name.",
-        )
-    return passes(text)
+    return decide(
+        text,
+        [topic if topic == back else f"{topic} as {back}" for topic, back in loops],
+        "Set features.bidirectionalReplication: enabled in both files, with the same "
+        "bidirectional section, or give the topics of one direction another name.",
+        bad_after=": ",
+    )
 
 
 def _find_other_ends(context: CheckContext, reverse: PipelineConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -290,11 +291,8 @@ def _last_comparison(context: CheckContext) -> ComparisonRecord | None:
     cluster = context.cluster("target")
 
     def read() -> PipelineState:
-        store = StateStore(context.config, cluster)
-        try:
+        with closing(StateStore(context.config, cluster)) as store:
             return store.read()
-        finally:
-            store.close()
 
     state = context.read("the last comparison", read)
     comparison = state.comparison

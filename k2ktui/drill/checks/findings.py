@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
-
-from k2ktui.text import safe_text
 
 GroupTopic = tuple[str, str]
 GroupPartition = tuple[str, str, int]
@@ -69,67 +66,6 @@ def find_without_offset(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SettingDrift:
-    """A topic setting that differs between the clusters."""
-
-    topic: str
-    setting: str
-    source: str
-    target: str
-
-    def __str__(self) -> str:
-        return (
-            f"{safe_text(self.topic)} {self.setting} {safe_text(self.target)} on the target, "
-            f"{safe_text(self.source)} on the source"
-        )
-
-
-# Settings that decide what is kept, and what is accepted from producers.
-COMPARED_SETTINGS = (
-    "cleanup.policy",
-    "retention.ms",
-    "retention.bytes",
-    "max.message.bytes",
-    "message.timestamp.type",
-    "min.insync.replicas",
-)
-
-
-def find_drift(
-    topic: str,
-    source: Mapping[str, str],
-    target: Mapping[str, str],
-    intended: Collection[str] = (),
-) -> list[SettingDrift]:
-    """Return the settings of a topic that differ in a way that a failover would show.
-
-    A higher ``max.message.bytes`` or ``min.insync.replicas`` on the target is no drift, nor is
-    ``CreateTime`` there for a source topic with ``LogAppendTime``: that keeps the timestamps.
-
-    Args:
-        topic: the target topic.
-        source, target: settings of both topics.
-        intended: settings that the pipeline's file sets, or leaves to the target.
-    """
-    drift = []
-    for setting in COMPARED_SETTINGS:
-        on_source, on_target = source.get(setting), target.get(setting)
-        if on_source is None or on_target is None or setting in intended:
-            continue
-        if setting == "cleanup.policy":
-            same = set(on_source.split(",")) == set(on_target.split(","))
-        elif setting in ("max.message.bytes", "min.insync.replicas"):
-            same = int(on_target) >= int(on_source)
-        elif setting == "message.timestamp.type":
-            same = on_source == on_target or on_target == "CreateTime"
-        else:
-            same = on_source == on_target
-        if not same:
-            drift.append(SettingDrift(topic, setting, on_source, on_target))
-    return drift
-
-
 def find_short_retention(
     source: Mapping[str, str], target: Mapping[str, str], needed_s: float
 ) -> float | None:
@@ -153,25 +89,6 @@ def _retention_s(settings: Mapping[str, str]) -> float | None:
         return None
     milliseconds = int(settings.get("retention.ms") or -1)
     return None if milliseconds < 0 else milliseconds / 1000
-
-
-Entity = tuple[tuple[str, str | None], ...]
-
-
-def find_lower_quotas(
-    source: Mapping[Entity, Mapping[str, float]], target: Mapping[Entity, Mapping[str, float]]
-) -> list[tuple[Entity, str, float | None, float]]:
-    """Return quotas of the target that are lower than the source's, or that the source lacks.
-
-    Returns:
-        Entity, key, the source's value (None: unlimited) and the target's.
-    """
-    return [
-        (entity, key, source.get(entity, {}).get(key), value)
-        for entity, values in sorted(target.items(), key=str)
-        for key, value in sorted(values.items())
-        if value < source.get(entity, {}).get(key, inf)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from time import sleep
 
 from confluent_kafka.admin import OffsetSpec
@@ -144,11 +145,8 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
     def read() -> dict[str, GroupView]:
         age, needed = time.time() - snapshot.taken_at, context.limits.sample_s
         sleep(min(needed, max(0.0, needed - age)))
-        reader = ConsumerGroupReader(context.config, "target")
-        try:
+        with closing(ConsumerGroupReader(context.config, "target")) as reader:
             return reader.read_moved(before)
-        finally:
-            reader.close()
 
     moved = context.read("the target's groups twice", read)
     if moved:
@@ -255,11 +253,8 @@ def check_group_types(context: CheckContext) -> CheckFinding:
     context.cluster("source")
 
     def read() -> dict[str, str]:
-        reader = ConsumerGroupReader(context.config, "source")
-        try:
+        with closing(ConsumerGroupReader(context.config, "source")) as reader:
             listed = reader.groups.list()
-        finally:
-            reader.close()
         chosen = context.config.consumer_groups
         return {
             name: group.kind or "unknown" for name, group in listed.items() if chosen.matches(name)

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.drill.checks.findings import find_drift, find_short_retention
+from k2ktui.drill.checks.evidence import decide
+from k2ktui.drill.checks.findings import find_short_retention
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names, read_pairs
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.parity.topic_configs import find_drift
 from k2ktui.engine.transforms.partitioner import partitions_for_keys
 from k2ktui.kafka.admin.topics import alter_command, grow_command
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, join_first, safe_text
 
 _KEYS = 100
 # New target topics do not get these from the source; see replication/topics/target_settings.py.
@@ -150,11 +152,14 @@ def check_settings(context: CheckContext) -> CheckFinding:
     text = f"{counted(len(pairs), 'topic')}: {counted(len(drift), 'setting')} not equal"
     if drift:
         first = drift[0]
-        shown = "; ".join(str(setting) for setting in drift[:3])
-        more = f" and {len(drift) - 3:,} more" if len(drift) > 3 else ""
-        command = alter_command(config.target, first.topic, first.setting, first.source)
+        shown = [
+            f"{setting.item} {safe_text(setting.target)} on the target, "
+            f"{safe_text(setting.source)} on the source"
+            for setting in drift
+        ]
+        command = alter_command(config.target, first.item.name, first.item.key, first.source)
         return fails(
-            f"{text}; {shown}{more}",
+            f"{text}; {join_first(shown, 3)}",
             f"Run: {command} - or, if it is intended, set it in topicCreation.replication.",
         )
     if unread:
@@ -222,13 +227,12 @@ def check_replicas(context: CheckContext) -> CheckFinding:
         f"{counted(total, 'partition')}: {leaderless:,} without a leader, {under:,} "
         f"under-replicated; replication factor (topics): {replication or 'none'}"
     )
-    if leaderless or under:
-        named = first_names(t.name for t in topics if t.leaderless or t.under_replicated)
-        return fails(
-            f"{text}; {named}",
-            f"Repair the brokers of the target that hold {named} before clients move there.",
-        )
-    return passes(text) if topics else could_not_check("no topic is on the target yet")
+    if not topics:
+        return could_not_check("no topic is on the target yet")
+    broken = [topic.name for topic in topics if topic.leaderless or topic.under_replicated]
+    hold = first_names(broken)
+    fix = f"Repair the brokers of the target that hold {hold} before clients move there."
+    return decide(text, broken, fix)
 
 
 @check("D34", "topic names", {DrillPhase.PREFLIGHT: ALL}, blocks=SWITCHOVERS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from k2ktui.config.clusters import Role
 from k2ktui.drill.checks.context import SIDES, CheckContext, Side
-from k2ktui.drill.checks.preflight import join_preflight
+from k2ktui.drill.checks.evidence import join_preflight
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed

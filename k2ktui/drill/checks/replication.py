@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.drill.checks.preflight import join_preflight
+from k2ktui.drill.checks.evidence import join_preflight
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.moves.groups import Snapshot
@@ -16,7 +16,7 @@ from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.headroom import check_headroom
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, join_first, safe_text
 from k2ktui.watch.model import View
 
 _STOPPED = frozenset(
@@ -254,9 +254,8 @@ def check_topic_ids(context: CheckContext) -> CheckFinding:
     total = counted(len({at.topic for at in copied}), "topic")
     if unusable:
         reasons = list(dict.fromkeys(unusable.values()))
-        more = f" and {len(reasons) - 3:,} more" if len(reasons) > 3 else ""
         return fails(
-            f"{'; '.join(reasons[:3])}{more}; {total} checked",
+            f"{join_first(reasons, 3)}; {total} checked",
             "Clear the positions of those topics and copy them again: k2ktui offsets clear.",
         )
     if snapshot.source_down:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.phases.moves import planned_sources
@@ -30,11 +31,8 @@ def find_reads(session: Session, plan: Plan) -> tuple[GroupReads, ...]:
     """
     names = sorted({row.group for row in plan.rows})[: session.drill.options.shadow_groups]
     rows = [planned for planned in planned_sources(plan.rows) if planned[0].group in names]
-    reader = TargetClusterReader(session.config)
-    try:
+    with closing(TargetClusterReader(session.config)) as reader:
         views = reader.views(names)
-    finally:
-        reader.close()
     moved: list[tuple[PlanRow, SourcePartition, int]] = []
     asked: list[tuple[tuple[str, int, int], int]] = []
     wanted = session.drill.options.shadow_records

@@ -7,6 +7,7 @@ without joining is seen by new commits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 
@@ -149,11 +150,8 @@ def find_returned(session: Session) -> list[str]:
     Raises:
         ConnectionFailed, TimedOut: the source does not answer.
     """
-    reader = ConsumerGroupReader(session.config, "source")
-    try:
+    with closing(ConsumerGroupReader(session.config, "source")) as reader:
         active = read_source_readers(session, reader).of(Reading.YES)
-    finally:
-        reader.close()
     if not active:
         return []
     return [f"{counted(len(active), 'group')} on these topics of the source again: {_name(active)}"]

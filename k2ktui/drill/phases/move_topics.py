@@ -6,19 +6,19 @@ The moves are kept beside the positions, and every takeover reads both together
 
 from __future__ import annotations
 
+from contextlib import closing
 from time import time
 
-from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.topics import read_routes
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import dump_names
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
-from k2ktui.replication.ownership.topic_moves import move_topics, read_moved, release_topics
+from k2ktui.replication.ownership.topic_moves import move_topics, read_moved
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import counted, list_names, safe_text
@@ -31,15 +31,12 @@ def run_move_topics(session: Session) -> PhaseResult:
     change = find_change(session.drill, ChangeKind.MOVED_TOPICS)
     topics = session.drill.topics
     if change is None:
-        change = Change(
+        change = session.intend_new(
             DrillPhase.MOVE_TOPICS,
             ChangeKind.MOVED_TOPICS,
             f"move {counted(len(topics), 'topic')}: no run copies them any more",
-            "",
-            drill_changes.dump_names(topics),
-            describe_undo(session.drill, ChangeKind.MOVED_TOPICS),
+            after=dump_names(topics),
         )
-        session.intend(change)
     _move(session)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
@@ -79,25 +76,11 @@ def _move(session: Session) -> None:
 
 def _find_left(session: Session) -> str:
     """Return what was written to the source and not copied before the move; "" for nothing."""
-    logs = SourceLogs(session)
-    try:
+    with closing(SourceLogs(session)) as logs:
         left = [end.at for end in logs.read() if not end.is_drained]
-    finally:
-        logs.close()
     if not left:
         return ""
     return f"records were written to the source and not copied: {name_partitions(left)}"
-
-
-def restore_moves(session: Session, change: Change) -> list[str]:
-    """Let the pipeline copy the topics again that the drill has moved."""
-    topics = read_change(session.drill, change, drill_changes.read_moved_topics)
-    chosen = set(session.drill.topics).intersection(topics)
-    moved = read_moved(session.config, session.target)
-    ours = [t for t in sorted(chosen) if (m := moved.get(t)) and m.drill == session.drill.id]
-    if ours:
-        release_topics(session.config, session.target, ours)
-    return []
 
 
 def count_left(session: Session) -> int | None:

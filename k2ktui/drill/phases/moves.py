@@ -8,26 +8,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import time
 
-from k2ktui.drill.changes import read_change
+from k2ktui.drill.changes.target import recorded_digests
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
-    Change,
     ChangeKind,
     ChangeStatus,
     CheckpointEffect,
     Drill,
     GroupResult,
 )
-from k2ktui.engine.drill.steps import describe_undo, find_change
-from k2ktui.engine.moves.apply import WriteOutcome
+from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.audit import AuditRow, estimate_by_checkpoints
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
-from k2ktui.engine.moves.journal import has_displaced
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
-from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.progress import ProgressTexts, listening
@@ -36,13 +32,9 @@ from k2ktui.sync.flow import GroupAuditor
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.operations import (
-    JournalEntry,
     apply_plan,
     plan_snapshot,
     planned_offsets,
-    read_entry,
-    read_journal,
-    undo_entry,
     verify_content,
 )
 from k2ktui.text import counted, first_lines, list_names, safe_message, safe_text
@@ -308,15 +300,14 @@ def run_apply(session: Session) -> PhaseResult:
         session.confirm(DrillPhase.APPLY, effect + _sum_effect(plan) + more)
         plans = (*session.drill.plans, plan.id)
         session.change_drill(lambda drill: replace(drill, plans=plans))
-        intended = Change(
+        known = recorded_digests(session, change)
+        intended = session.intend_new(
             DrillPhase.APPLY,
             ChangeKind.OFFSETS,
             f"commit offsets of {groups} on the target",
-            drill_changes.dump_digests({**_digests(session, change), plan.id: _digest_plan(plan)}),
+            drill_changes.dump_digests({**known, plan.id: _digest_plan(plan)}),
             drill_changes.dump_names(plans),
-            describe_undo(session.drill, ChangeKind.OFFSETS),
         )
-        session.intend(intended)
         apply_plan(session.config, plan, session.files, session.may, drill=session.drill.id)
         session.settle(intended, ChangeStatus.MADE)
     session.applied = applied_offsets(plan)
@@ -352,20 +343,9 @@ def _await_empty(session: Session, plan: Plan) -> bool:
     return True
 
 
-def _digests(session: Session, change: Change | None) -> dict[str, str]:
-    """Return the digests of the plans that the drill has applied before, or was about to."""
-    return {} if change is None else read_change(session.drill, change, drill_changes.read_digests)
-
-
 def _digest_plan(plan: Plan) -> str:
     return drill_changes.digest_rows(
         (row.group, row.topic, row.partition, row.current, row.proposed) for row in plan.changes
-    )
-
-
-def _digest_entry(entry: JournalEntry) -> str:
-    return drill_changes.digest_rows(
-        (group, row.topic, row.partition, row.before, row.after) for group, row in entry.lines
     )
 
 
@@ -393,92 +373,6 @@ def run_verify(session: Session) -> PhaseResult:
     except ConnectionFailed as error:
         return PhaseResult(f"{text}; content could not be compared: {error.message}")
     return replace(compared, live=f"{text}; {compared.live}")
-
-
-def restore_offsets(session: Session, change: Change) -> list[str]:
-    """Undo what the drill's plans committed; return what could not be undone.
-
-    Rows that have their previous offset again are left alone, so that it can be repeated.
-    """
-    entries, problems = _read_entries(session, change)
-    for entry in entries:
-        left, moved = _find_left(session, entry)
-        problems += moved
-        if left:
-            undo_entry(
-                session.config,
-                entry,
-                session.files,
-                session.may,
-                skip_moved=True,
-                drill=session.drill.id,
-            )
-    return problems
-
-
-def find_undone_rows(session: Session, change: Change) -> list[OffsetWrite]:
-    """Return the writes of the drill's plans that :func:`restore_offsets` would undo."""
-    entries, _ = _read_entries(session, change)
-    return [write for entry in entries for write in _find_left(session, entry)[0]]
-
-
-def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry], list[str]]:
-    """Return the journal entries of the drill's plans, and what is known of those that are gone."""
-    plans = read_change(session.drill, change, drill_changes.read_plans)
-    journal = read_journal(session.config)
-    headers = [header for header in journal if header.operation == "apply" and header.plan in plans]
-    missing = [plan for plan in plans if plan not in {header.plan for header in headers}]
-    groups = list_names([group.group for group in session.drill.groups], _NAMED) or "the groups"
-    by_hand = f"compare the offsets of {groups} with the report, and correct them by hand"
-    problems = []
-    for plan in missing:
-        name = safe_text(plan)
-        if plan == plans[-1] and change.status is ChangeStatus.MADE:
-            problems.append(
-                f"the journal entry of plan {name} is gone, so what it committed was not undone: "
-                f"{by_hand}"
-            )
-        elif has_displaced(journal):
-            problems.append(
-                f"the journal has no entry of plan {name}, and no longer has all entries: if the "
-                f"plan was applied, it was not undone; {by_hand}"
-            )
-    digests = _digests(session, change)
-    entries = []
-    for entry in (read_entry(session.config, header.id) for header in headers):
-        if digests and digests.get(entry.header.plan) != _digest_entry(entry):
-            name, plan = safe_text(entry.header.id), safe_text(entry.header.plan)
-            problems.append(
-                f"journal entry {name} does not have the rows of plan {plan}, so it was not "
-                f"undone: {by_hand}"
-            )
-        else:
-            entries.append(entry)
-    return entries, problems
-
-
-def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite], list[str]]:
-    """Return the writes of an entry whose offsets are still there, and which moved since."""
-    written = [row.write for row in entry.rows if row.outcome is WriteOutcome.APPLIED]
-    reader = TargetClusterReader(session.config)
-    try:
-        views = reader.views(sorted({write.group for write in written}))
-    finally:
-        reader.close()
-    left: list[OffsetWrite] = []
-    problems = []
-    for write in written:
-        view = views.get(write.group)
-        now = view.offsets.get((write.topic, write.partition)) if view else None
-        offset = now.offset if now is not None and now.offset >= 0 else None
-        if offset == write.after and write.after != write.before:
-            left.append(write)
-        elif offset != write.before:
-            problems.append(
-                f"{safe_text(write.group)} {safe_text(write.topic)}-{write.partition}: is at "
-                f"{offset}, the drill had committed {write.after}; it was left there"
-            )
-    return left, problems
 
 
 def planned_sources(rows: Sequence[PlanRow]) -> list[tuple[PlanRow, SourcePartition, int]]:

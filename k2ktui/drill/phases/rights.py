@@ -7,17 +7,18 @@ question names each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from time import time
 
-from k2ktui.drill.changes import read_change
+from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.session import Session
 from k2ktui.drill.topics import read_routes
 from k2ktui.engine.acl import Acl
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import dump_names, read_entries
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.drill.topics import choose_rights
 from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.parity.acl_items import acl_creation, describe_acls, read_acl
@@ -94,11 +95,8 @@ def _none(why: str) -> MissingRights:
 
 
 def _read_record(session: Session) -> WantedAclsRecord | None:
-    store = StateStore(session.config, session.target)
-    try:
+    with closing(StateStore(session.config, session.target)) as store:
         return store.read().wanted_acls
-    finally:
-        store.close()
 
 
 def create_rights(session: Session, acls: tuple[Acl, ...]) -> tuple[str, ...]:
@@ -114,42 +112,22 @@ def create_rights(session: Session, acls: tuple[Acl, ...]) -> tuple[str, ...]:
     if not acls:
         return ()
     known = find_change(session.drill, ChangeKind.RIGHTS)
-    entries = [] if known is None else _read_entries(session, known)
-    change = Change(
+    entries = [] if known is None else read_change(session.drill, known, read_entries)
+    change = session.intend_new(
         DrillPhase.OPEN_TARGET,
         ChangeKind.RIGHTS,
         f"create {counted(len(acls), 'ACL')} on the target for its applications",
-        "",
-        drill_changes.dump_names(entries),
-        describe_undo(session.drill, ChangeKind.RIGHTS),
+        after=dump_names(entries),
     )
-    session.intend(change)
     assert session.flow.pipeline is not None
-    store = StateStore(session.config, session.target)
-    try:
+    with closing(StateStore(session.config, session.target)) as store:
         writer = ParityWriter(session.flow.pipeline, session.target, store)
         done = writer.write([acl_creation(acl) for acl in acls], OPENED, plan=session.drill.id)
-    finally:
-        store.close()
-    after = drill_changes.dump_names([*entries, done.id])
-    session.settle(
-        Change(change.phase, change.kind, change.what, "", after, change.undo), ChangeStatus.MADE
-    )
+    made = replace(change, after=dump_names([*entries, done.id]))
+    session.settle(made, ChangeStatus.MADE)
     failed = [
         f"{read_acl(row.write.item)}: not created: {safe_message(row.why or row.result)}"
         for row in done.rows
         if row.result is not WriteOutcome.APPLIED
     ]
     return tuple(first_lines(failed, _SHOWN))
-
-
-def _read_entries(session: Session, change: Change) -> list[str]:
-    return read_change(session.drill, change, drill_changes.read_entries)
-
-
-def list_rights_left(session: Session, change: Change) -> list[str]:
-    """Return how to undo what an abort leaves: the target was not opened, its rights are there."""
-    entries = _read_entries(session, change)
-    undo = "; ".join(f"k2ktui parity undo {safe_text(entry)} -f FILE" for entry in entries)
-    how = undo or "its entry is in k2ktui journal -f FILE"
-    return [f"{change.what}: they stay. Undo them: {how}"]

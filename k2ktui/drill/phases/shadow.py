@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from time import monotonic
 
 from confluent_kafka import (
     OFFSET_STORED,
     TIMESTAMP_NOT_AVAILABLE,
-    KafkaError,
-    KafkaException,
     Message,
     TopicPartition,
 )
 
+from k2ktui.drill.changes.target import delete_shadow_groups, shadow_prefix
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.phases.client_reads import make_reads
 from k2ktui.drill.phases.moves import make_plan, planned_sources
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, GroupResult
-from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.plan import PlanRow
@@ -35,7 +35,6 @@ from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END
-from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import Header, KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
@@ -62,11 +61,6 @@ class ShadowRow:
     source: SourcePartition
     offset: int
     expected: tuple[KafkaRecord, ...] = ()
-
-
-def shadow_prefix(session: Session) -> str:
-    """Return how the names of this drill's shadow groups begin."""
-    return f"{session.config.coordination.commit.group}.drill.{session.drill.id}."
 
 
 def run_shadow(session: Session) -> PhaseResult:
@@ -130,28 +124,18 @@ def _choose(session: Session) -> tuple[list[ShadowRow], list[str], int]:
 
 def _intend(session: Session, groups: int) -> Change:
     change = find_change(session.drill, ChangeKind.SHADOW_GROUPS)
-    if change is None:
-        prefix = shadow_prefix(session)
-        change = Change(
-            DrillPhase.SHADOW,
-            ChangeKind.SHADOW_GROUPS,
-            f"create {counted(groups, 'shadow group')} named {prefix}* on the target",
-            "",
-            prefix,
-            describe_undo(session.drill, ChangeKind.SHADOW_GROUPS),
-        )
-        session.intend(change)
-    return change
+    if change is not None:
+        return change
+    prefix = shadow_prefix(session)
+    what = f"create {counted(groups, 'shadow group')} named {prefix}* on the target"
+    return session.intend_new(DrillPhase.SHADOW, ChangeKind.SHADOW_GROUPS, what, after=prefix)
 
 
 def _read_expected(session: Session, rows: Sequence[ShadowRow]) -> list[ShadowRow]:
     """Return the rows with the records that their groups would read next on the source."""
     wanted = session.drill.options.shadow_records
-    mappings = session.flow.open_mappings(session.source, session.target)
-    try:
+    with closing(session.flow.open_mappings(session.source, session.target)) as mappings:
         positions = mappings.positions()
-    finally:
-        mappings.close()
     asked: dict[tuple[str, int, int], int] = {}
     for shadow in rows:
         copied = (
@@ -351,32 +335,3 @@ def _keep_result(session: Session, group: str, compared: int, different: int) ->
     session.change_drill(
         lambda drill: replace(drill, groups=tuple(change(result) for result in drill.groups))
     )
-
-
-def delete_shadow_groups(session: Session) -> None:
-    """Delete this drill's shadow groups, whichever exist.
-
-    Raises:
-        K2kError: a group cannot be deleted.
-    """
-    prefix = shadow_prefix(session)
-    reader = TargetClusterReader(session.config)
-    try:
-        names = sorted(name for name in reader.reader.names() if name.startswith(prefix))
-    finally:
-        reader.close()
-    if not names:
-        return
-    admin = session.target.admin
-    futures = admin.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
-    for name, future in futures.items():
-        try:
-            session.target.wait(future)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                continue
-            raise K2kError(
-                f"shadow group {safe_text(name)} was not deleted: {error.args[0].str()}",
-                hint="Grant the target principal Delete on groups with this prefix: "
-                + safe_text(prefix),
-            ) from error

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from time import monotonic, time
 
-from k2ktui.drill.changes import read_change
+from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
 from k2ktui.drill.phases.leave_topics import run_leave_topics
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine.drill import changes as drill_changes
-from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE
+from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Fence
-from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
+from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
-from k2ktui.kafka.admin.acls import allow_writes, denied_topics, deny_writes
-from k2ktui.kafka.admin.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.admin.acls import denied_topics, deny_writes
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.store import StateStore
@@ -53,16 +52,10 @@ def run_lag(session: Session) -> PhaseResult:
 
 def run_fence_producers(session: Session) -> PhaseResult:
     """Fence the producers, and prove that nothing is written any more."""
-    logs = SourceLogs(session)
-    try:
-        _FENCES[session.drill.options.fence](session, logs)
+    with closing(SourceLogs(session)) as logs:
+        if session.drill.options.fence is Fence.ACL:
+            _fence_by_acl(session, logs)
         return _prove_frozen(session, logs)
-    finally:
-        logs.close()
-
-
-def _fence_by_hand(session: Session, logs: SourceLogs) -> None:
-    """Change nothing: the operator stops the producers."""
 
 
 def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
@@ -73,67 +66,18 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
         before = sorted(denied_topics(session.source, topics))
         added = [topic for topic in topics if topic not in before]
         text = counted(len(added), "topic")
-        change = Change(
+        change = session.intend_new(
             DrillPhase.FENCE_PRODUCERS,
             ChangeKind.ACLS,
             f"deny Write on {text} of the source to User:*",
-            drill_changes.dump_names(before),
-            drill_changes.dump_names(added),
-            describe_undo(session.drill, ChangeKind.ACLS),
+            dump_names(before),
+            dump_names(added),
         )
-        session.intend(change)
-    denied = _denied_topics(session, change)
+    denied = read_change(session.drill, change, read_denied_topics)
     session.peers.record_denied(denied)
     deny_writes(session.source, denied)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
-
-
-def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
-    """Lower the quotas of the cluster: once for all members of a site drill.
-
-    All of them record the quotas before. One that read them later would find those of the fence,
-    and restore them.
-    """
-    with session.peers.fencing():
-        change = find_change(session.drill, ChangeKind.QUOTAS)
-        if change is None:
-            change = session.peers.find_fence(ChangeKind.QUOTAS) or _make_quota_fence(session)
-            change = replace(change, status=ChangeStatus.INTENDED)
-            session.intend(change)
-        session.peers.record_fence(change)
-        _, lower = _read_quotas(session, change)
-        session.peers.set_fence(lambda: set_producer_quotas(session.source, lower))
-        if change.status is not ChangeStatus.MADE:
-            session.settle(change, ChangeStatus.MADE)
-
-
-def _make_quota_fence(session: Session) -> Change:
-    before = producer_quotas(session.source)
-    everyone = next((quota.rate for quota in before if quota.entity == EVERYONE), None)
-    if session.drill.site is not None and everyone == LOWERED_RATE:
-        raise Refused(
-            "the producer quota of the source is 1 byte per second already: another drill has "
-            "fenced it, or it was never restored",
-            unchanged="The drill stays where it is.",
-            hint="Restore the quotas, or fence by hand: abort this drill and begin with --fence "
-            "hand.",
-        )
-    return Change(
-        DrillPhase.FENCE_PRODUCERS,
-        ChangeKind.QUOTAS,
-        "set the producer quotas of the source to 1 byte per second",
-        _dump_quotas(before),
-        _dump_quotas(lowered(before, LOWERED_RATE)),
-        describe_undo(session.drill, ChangeKind.QUOTAS),
-    )
-
-
-_FENCES: dict[Fence, Callable[[Session, SourceLogs], None]] = {
-    Fence.HAND: _fence_by_hand,
-    Fence.ACL: _fence_by_acl,
-    Fence.QUOTA: _fence_by_quota,
-}
 
 
 def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
@@ -171,40 +115,6 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
     return PhaseResult(
         f"nothing was written for {duration(needed)} to {ends}, and no transaction is open"
     )
-
-
-def restore_acls(session: Session, change: Change) -> None:
-    """Delete the rules that the drill added; those that existed before stay."""
-    topics = _denied_topics(session, change)
-    allow_writes(session.source, topics)
-
-
-def restore_quotas(session: Session, change: Change) -> list[str]:
-    """Set the quotas that were in force before the drill; return why they stay."""
-    with session.peers.fencing():
-        if why := session.peers.explain_kept_fence():
-            return [f"the producer quotas of the source stay at 1 byte per second: {why}"]
-        before, after = _read_quotas(session, change)
-        set_producer_quotas(session.source, restored(before, after))
-    return []
-
-
-def _denied_topics(session: Session, change: Change) -> list[str]:
-    return read_change(session.drill, change, drill_changes.read_denied_topics)
-
-
-def _dump_quotas(quotas: list[Quota]) -> str:
-    return drill_changes.dump_rates((quota.entity, quota.rate) for quota in quotas)
-
-
-def _read_quotas(session: Session, change: Change) -> tuple[list[Quota], list[Quota]]:
-    """Return the quotas before and after a change."""
-    rates = read_change(session.drill, change, drill_changes.read_quota_rates)
-    before, after = (
-        [Quota(*rate) for rate in rates_by_client.items()]
-        for rates_by_client in (rates.before, rates.after)
-    )
-    return before, after
 
 
 def find_written(session: Session, ends: list[SourceLogEnd]) -> str:
@@ -261,12 +171,9 @@ def _record_loss(
 
 def measure_loss(session: Session) -> str:
     """Measure what would be lost if the source were lost now, and return it in words."""
-    logs = SourceLogs(session)
-    try:
+    with closing(SourceLogs(session)) as logs:
         ends = logs.read()
         age, size = logs.oldest_age_s(ends), logs.count_bytes(ends)
-    finally:
-        logs.close()
     _record_loss(session, ends, age, size)
     lag = sum(end.lag for end in ends)
     known = f", {size:,} bytes" if lag and size is not None else ""
@@ -338,12 +245,9 @@ def run_source_lost(session: Session) -> PhaseResult:
             "A disaster drill is for a source that is lost. Use k2ktui drill planned, which loses "
             "nothing.",
         )
-    store = StateStore(session.config, session.target)
-    try:
+    with closing(StateStore(session.config, session.target)) as store:
         commits = store.read().commits
         known = read_known_commits(commits, clusters.source, [clusters])
-    finally:
-        store.close()
     if known is None:
         return failed(
             f"{why}; the target has no snapshot of its consumer groups",
@@ -370,11 +274,8 @@ def run_source_lost(session: Session) -> PhaseResult:
 
 def _read_positions(session: Session) -> tuple[Mapping[SourcePartition, Position], ClusterPair]:
     """Return what was copied, and between which clusters."""
-    mappings = session.flow.open_mappings(session.source, session.target)
-    try:
+    with closing(session.flow.open_mappings(session.source, session.target)) as mappings:
         return mappings.positions(), mappings.clusters()
-    finally:
-        mappings.close()
 
 
 def _count_known_loss(

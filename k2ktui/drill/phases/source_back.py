@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from k2ktui.drill.changes.kinds import KINDS
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_failovers
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine.drill.changes import EVERYONE
+from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import ChangeKind, Drill
-from k2ktui.engine.drill.steps import describe_undo, drill_command
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.steps import drill_command
 from k2ktui.engine.records.cluster_pair import find_ids
 from k2ktui.errors import Refused
-from k2ktui.kafka.admin.acls import denied_topics
-from k2ktui.kafka.admin.quotas import producer_quotas
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.ownership.pipeline import read_run_pair
 from k2ktui.text import counted, first_lines, list_names, safe_text
@@ -81,27 +80,13 @@ def run_source_back(session: Session) -> PhaseResult:
 
 def _find_fences(session: Session, failover: Drill) -> Iterator[str]:
     """Yield what the failover set on the old source and what is still there."""
-    looks: dict[ChangeKind, Callable[[], bool]] = {
-        ChangeKind.ACLS: lambda: _is_denied(session),
-        ChangeKind.QUOTAS: lambda: any(
-            quota.entity == EVERYONE and (quota.rate or 0) == 1
-            for quota in producer_quotas(session.target)
-        ),
-    }
     for change in failover.changes:
-        if change.kind not in looks:
-            continue
         try:
-            if looks[change.kind]():
+            if KINDS[change.kind].blocks_return(session):
                 undo = describe_undo(failover, change.kind)
                 yield f"{change.what}: the reverse pipeline cannot write either. {undo}"
         except Refused:
             continue  # without the right to see them, the reverse pipeline's lag shows it
-
-
-def _is_denied(session: Session) -> bool:
-    topics = sorted({at.topic for at in session.forward.read_positions()})
-    return bool(denied_topics(session.target, topics))
 
 
 def _find_replaced(session: Session) -> Iterator[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
-from k2ktui.drill.changes import read_change
+from k2ktui.drill.changes.failback import is_before, offset_of, write_positions
+from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.release import release_forward, start_forward
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import read_bounds, read_tail
 from k2ktui.drill.tail_export import TailExport, export_directory
-from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import dump_offsets, dump_tail_choice, read_tail_choice
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill.steps import describe_undo, drill_command, find_change_of
+from k2ktui.engine.drill.steps import drill_command, find_change_of
 from k2ktui.engine.drill.tail import (
     TailChoice,
     TailPartition,
@@ -21,10 +23,8 @@ from k2ktui.engine.drill.tail import (
     describe_tail,
     list_tail,
 )
-from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import Refused
-from k2ktui.sync.moves.position_writer import PipelineRunning, PositionWriter
-from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.sync.moves.positions import PositionPlanner
 from k2ktui.text import counted, safe_text
 
 _PHASE = DrillPhase.TAIL
@@ -41,7 +41,7 @@ def run_tail(session: Session) -> PhaseResult:
         return PhaseResult(_NONE)
     choice = session.drill.options.tail
     if begun is not None:
-        choice = read_change(session.drill, begun, drill_changes.read_tail_choice)
+        choice = read_change(session.drill, begun, read_tail_choice)
     listed = tail or list(session.drill.tail)
     if choice is TailChoice.STOP:
         ways = "replay (copy them now), export (to files) or discard"
@@ -114,18 +114,10 @@ def _begin(session: Session, choice: TailChoice, tail: list[TailPartition]) -> C
         TailChoice.EXPORT: f"export {records} of the old source to files, and leave them out",
         TailChoice.DISCARD: f"leave out {records} of the old source",
     }
-    change = Change(
-        _PHASE,
-        ChangeKind.TAIL,
-        whats[choice],
-        drill_changes.dump_offsets(
-            {SourcePartition(part.topic, part.partition): part.first for part in tail}
-        ),
-        drill_changes.dump_tail_choice(choice),
-        describe_undo(session.drill, ChangeKind.TAIL),
+    firsts = {SourcePartition(part.topic, part.partition): part.first for part in tail}
+    return session.intend_new(
+        _PHASE, ChangeKind.TAIL, whats[choice], dump_offsets(firsts), dump_tail_choice(choice)
     )
-    session.intend(change)
-    return change
 
 
 def _replay(session: Session, tail: list[TailPartition]) -> str:
@@ -136,7 +128,7 @@ def _replay(session: Session, tail: list[TailPartition]) -> str:
 
     def look() -> tuple[bool, str]:
         positions = session.forward.read_positions()
-        left = sorted(at for at, end in ends.items() if _offset(positions.get(at)) < end)
+        left = sorted(at for at, end in ends.items() if is_before(positions.get(at), end))
         return not left, f"not copied yet: {name_partitions(left)}; {status}"
 
     file = session.forward.file
@@ -144,10 +136,6 @@ def _replay(session: Session, tail: list[TailPartition]) -> str:
         _PHASE, look, hint=f"Start it, and see what it waits for: k2ktui status -f {file}."
     )
     return f"{describe_tail(session.drill.tail)} copied to the new primary; {status}"
-
-
-def _offset(position: Position | None) -> int:
-    return -1 if position is None else position.offset
 
 
 def _export(session: Session, tail: list[TailPartition]) -> str:
@@ -184,86 +172,21 @@ def _leave_out(session: Session, choice: TailChoice, where: str) -> str:
     """Move the forward pipeline's positions past the tail, so that it never copies it."""
     tail = session.drill.tail
     wanted = {SourcePartition(part.topic, part.partition): part.end for part in tail}
-    planner = PositionPlanner(session.forward.config)
-    try:
+    with closing(PositionPlanner(session.forward.config)) as planner:
         positions = session.forward.read_positions()
-        wanted = {at: end for at, end in wanted.items() if _offset(positions.get(at)) < end}
+        wanted = {at: end for at, end in wanted.items() if is_before(positions.get(at), end)}
         change = find_change_of(session.drill, _PHASE, ChangeKind.POSITIONS)
         if change is None:
-            change = Change(
+            change = session.intend_new(
                 _PHASE,
                 ChangeKind.POSITIONS,
                 f"move the positions of {session.forward.name} past these records",
-                drill_changes.dump_offsets(
-                    {at: _before(positions.get(at)) for at in sorted(wanted)}
-                ),
-                drill_changes.dump_offsets({at: wanted[at] for at in sorted(wanted)}),
-                describe_undo(session.drill, ChangeKind.POSITIONS),
+                dump_offsets({at: offset_of(positions.get(at)) for at in sorted(wanted)}),
+                dump_offsets({at: wanted[at] for at in sorted(wanted)}),
             )
-            session.intend(change)
         if wanted:
-            _write_positions(session, planner, planner.plan_set(wanted))
+            write_positions(session, planner, planner.plan_set(wanted))
         if change.status is not ChangeStatus.MADE:
             session.settle(change, ChangeStatus.MADE)
-    finally:
-        planner.close()
     did = where or (" exported" if choice is TailChoice.EXPORT else "")
     return f"{describe_tail(tail)}{did}; left out: they stay on the old source"
-
-
-def _before(position: Position | None) -> int | None:
-    return None if position is None else position.offset
-
-
-def _write_positions(session: Session, planner: PositionPlanner, plan: PositionPlan) -> None:
-    try:
-        PositionWriter(session.forward.config, planner).apply(plan, session.may)
-    except PipelineRunning as error:
-        raise Refused(
-            f"{error.message}: it copies what is to be left out",
-            unchanged="No position was changed. The drill stays where it is.",
-            hint=f"Stop it, then: {drill_command(session.drill, 'resume')}",
-        ) from error
-
-
-def restore_tail(session: Session, change: Change) -> list[str]:
-    """Return what cannot be restored: records that were copied stay on the new primary."""
-    choice = read_change(session.drill, change, drill_changes.read_tail_choice)
-    if choice is not TailChoice.REPLAY:
-        return []
-    begun = read_change(session.drill, change, drill_changes.read_tail_starts)
-    positions = session.forward.read_positions()
-    copied = sorted(at for at, first in begun.items() if _offset(positions.get(at)) > first)
-    if not copied:
-        return []
-    return [f"what was copied from {name_partitions(copied)} stays on the new primary"]
-
-
-def restore_positions(session: Session, change: Change) -> list[str]:
-    """Move the positions back that the drill moved; return those that something else has moved."""
-    moves = read_change(session.drill, change, drill_changes.read_moved_positions)
-    before, after = moves.before, moves.after
-    positions = session.forward.read_positions()
-    moved = [at for at in after if _before(positions.get(at)) not in (after[at], before[at])]
-    back = {at: offset for at, offset in before.items() if at not in moved and offset is not None}
-    back = {at: offset for at, offset in back.items() if positions[at].offset != offset}
-    begun = [at for at, offset in before.items() if offset is None and at in positions]
-    planner = PositionPlanner(session.forward.config)
-    try:
-        logs = planner.bounds(back)
-        deleted = [at for at, offset in back.items() if at in logs and offset < logs[at].start]
-        back = {at: offset for at, offset in back.items() if at not in deleted}
-        if back:
-            _write_positions(session, planner, planner.plan_set(back))
-        if begun:
-            _write_positions(session, planner, planner.plan_clear(lambda at: at in begun))
-    finally:
-        planner.close()
-    return [
-        *(f"{safe_text(at)}: its position was moved since; it was left there" for at in moved),
-        *(
-            f"{safe_text(at)}: its position stays at {after[at]}: the old source has deleted what "
-            "was before"
-            for at in deleted
-        ),
-    ]

@@ -9,8 +9,9 @@ from time import monotonic, time
 
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.drill.changes import read_change
-from k2ktui.drill.logs import SourceLogs, name_partitions
+from k2ktui.drill.changes.jobs import find_own_job, is_on_this_host
+from k2ktui.drill.changes.kind import read_change
+from k2ktui.drill.logs import SourceLogs, list_partitions, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
@@ -18,11 +19,11 @@ from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import dump_fenced, dump_host
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, GroupResult
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill.steps import (
     describe_phase_of,
-    describe_undo,
     find_change,
     list_remarks,
     put_change,
@@ -31,9 +32,9 @@ from k2ktui.engine.drill.tail import PartitionEnd
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.jobs.local_jobs import Job, find_job, this_host
-from k2ktui.jobs.manager import StopMode, start_job, stop_job
-from k2ktui.kafka.clients import Partition, TopicDescription
+from k2ktui.jobs.local_jobs import this_host
+from k2ktui.jobs.manager import StopMode, stop_job
+from k2ktui.kafka.clients import Partition
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -48,7 +49,6 @@ _MOST_ENDS = 5_000
 _RUNS_END_S = 30.0
 # A group whose activity is unknown is waited for so long after the last one that came.
 _NO_MORE_S = 15.0
-_RESTART = "Start the pipeline again; a start takes over from any other run"
 
 
 def run_fence_replicator(session: Session) -> PhaseResult:
@@ -67,15 +67,11 @@ def run_fence_replicator(session: Session) -> PhaseResult:
         return failed("the commit topic does not exist", "Check coordination.commit.topic.")
     change = find_change(session.drill, ChangeKind.EPOCHS)
     if change is None:
-        change = Change(
+        change = session.intend_new(
             DrillPhase.FENCE_REPLICATOR,
             ChangeKind.EPOCHS,
             "raise the producer epochs of the driver and of all slots, and refuse new starts",
-            "",
-            "",
-            describe_undo(session.drill, ChangeKind.EPOCHS),
         )
-        session.intend(change)
     # Also if an earlier process did it: a driver may have started since.
     options = wire(pipeline.target, "producer")
     # The run record names the drill, too: the state topic may be lost.
@@ -87,7 +83,7 @@ def run_fence_replicator(session: Session) -> PhaseResult:
         # A run that shares the pipeline bumps the epochs of its slots before it finds that it may
         # not copy: those that D42 compares are read when all have ended.
         _await_fenced_runs(session)
-        made = replace(change, after=drill_changes.dump_fenced(term, ownership.read_states()))
+        made = replace(change, after=dump_fenced(term, ownership.read_states()))
     finally:
         # Nothing was written with these epochs: they stay as they were read.
         ownership.close(fence=False)
@@ -158,13 +154,7 @@ def _read_copy_ends(session: Session) -> dict[Partition, int]:
     finally:
         mappings.close()
     named = {name for p in positions for name in p.target_topics}
-    topics = session.target.describe(sorted(named)).values()
-    where = [
-        (topic.name, number)
-        for topic in topics
-        if isinstance(topic, TopicDescription)
-        for number in range(topic.partitions)
-    ]
+    where = list_partitions(session.target, sorted(named))
     return session.target.offsets(where, OffsetSpec.latest())
 
 
@@ -178,58 +168,21 @@ def read_fenced(drill: Drill) -> dict[str, tuple[int, int]] | None:
 
 def _stop_own_job(session: Session) -> None:
     change = find_change(session.drill, ChangeKind.JOB)
-    job = _find_own_job(session)
+    job = find_own_job(session)
     if job is None or not job.alive:
         intended = change is not None and change.status is ChangeStatus.INTENDED
-        if change is not None and intended and _was_here(session, change):
+        if change is not None and intended and is_on_this_host(session, change):
             session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
         return
     if change is None:
-        change = Change(
-            DrillPhase.FENCE_REPLICATOR,
-            ChangeKind.JOB,
-            f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}",
-            drill_changes.dump_host(this_host()),
-            "",
-            describe_undo(session.drill, ChangeKind.JOB),
+        what = f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}"
+        change = session.intend_new(
+            DrillPhase.FENCE_REPLICATOR, ChangeKind.JOB, what, dump_host(this_host())
         )
-        session.intend(change)
     now = stop_job(job, session.may)
     if now.alive:
         stop_job(job, session.may, StopMode.KILL)
     session.settle(change, ChangeStatus.MADE)
-
-
-def _was_here(session: Session, change: Change) -> bool:
-    """Return whether the job of a change ran on this host."""
-    return read_change(session.drill, change, drill_changes.read_host) == this_host()
-
-
-def _find_own_job(session: Session) -> Job | None:
-    return find_job(session.files, lambda: session.config)
-
-
-def restore_job(session: Session, change: Change) -> list[str]:
-    """Start the job again that the drill stopped; return why not.
-
-    The command comes from this host's own record of the job, never from the drill's record: anyone
-    with Write on the state topic could have written that.
-    """
-    host = read_change(session.drill, change, drill_changes.read_host)
-    if host != this_host():
-        return [f"the job ran on {safe_text(host)}. {_RESTART} there."]
-    job = _find_own_job(session)
-    if job is None:
-        return [f"this host has no record of the pipeline's job. {_RESTART}."]
-    if not job.alive:
-        start_job(
-            session.config,
-            job.record.files,
-            session.may,
-            telemetry=job.record.telemetry,
-            cwd=job.record.cwd,
-        )
-    return []
 
 
 def run_open_target(session: Session) -> PhaseResult:

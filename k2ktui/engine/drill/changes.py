@@ -1,4 +1,6 @@
-"""The states before and after a drill's changes: JSON in ``Change.before`` and ``Change.after``.
+"""What a drill records of each kind of change, and how it is undone by hand.
+
+The states before and after are JSON in ``Change.before`` and ``Change.after``.
 
 A drill's record is untrusted input, and so are these texts: each kind of change has one reader,
 with exact types and bounds. A drill acts on what they return: it denies Write on topics, and sets
@@ -13,7 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k2ktui.engine.drill.model import Change
+from k2ktui.engine.drill.model import Change, ChangeKind, Drill
+from k2ktui.engine.drill.steps import drill_command
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.run_record import LARGEST_TERM
@@ -34,6 +37,7 @@ from k2ktui.engine.strict_json import (
     text,
 )
 from k2ktui.engine.topics import LEGAL_TOPIC
+from k2ktui.text import safe_text
 
 Entity = tuple[tuple[str, str | None], ...]
 """Types and names of a quota's entity, sorted by type; the name None is the default."""
@@ -65,6 +69,36 @@ class MovedPositions:
     after: Mapping[SourcePartition, int]
 
 
+_ABORT = "{abort}"
+_UNDOS: Mapping[ChangeKind, str] = {
+    ChangeKind.SHADOW_GROUPS: f"{_ABORT}; or delete these groups with kafka-consumer-groups",
+    ChangeKind.ACLS: f"{_ABORT}; after the target was opened, kafka-acls.sh --remove "
+    "--deny-principal 'User:*' --operation Write --topic TOPIC",
+    ChangeKind.QUOTAS: f"{_ABORT}; or restore producer_byte_rate of users and clients",
+    ChangeKind.OFFSETS: f"{_ABORT}; or k2ktui undo with the journal's entries of these plans",
+    ChangeKind.JOB: "k2ktui jobs start -f FILE on that host",
+    ChangeKind.EPOCHS: "k2ktui drill release {id} -f FILE, then start the pipeline again",
+    ChangeKind.TAIL: "Records that were copied stay; a position is set back with k2ktui offsets "
+    "set",
+    ChangeKind.POSITIONS: f"{_ABORT}; or k2ktui offsets set -f FORWARD-FILE",
+    ChangeKind.RELEASE: "k2ktui jobs stop -f FORWARD-FILE",
+    ChangeKind.STARTED_JOB: "k2ktui jobs stop -f FORWARD-FILE on that host",
+    ChangeKind.MOVED_TOPICS: f"{_ABORT}; after the target was opened, k2ktui drill release "
+    "--topics REGEX -f FILE",
+    ChangeKind.RELEASED_TOPICS: _ABORT,
+    ChangeKind.RIGHTS: "k2ktui parity undo ENTRY -f FILE; k2ktui journal -f FILE lists the entry",
+}
+
+
+def describe_undo(drill: Drill, kind: ChangeKind) -> str:
+    """Return how to take a change back by hand.
+
+    Never the text of the record: people paste commands, and anyone who may write to the state topic
+    could have written that one.
+    """
+    return _UNDOS[kind].format(id=safe_text(drill.id), abort=drill_command(drill, "abort"))
+
+
 def dump_names(names: Collection[str]) -> str:
     """Return names or ids as a JSON text."""
     return json.dumps(list(names))
@@ -75,15 +109,11 @@ def read_denied_topics(change: Change) -> list[str]:
     return [_topic(topic) for topic in items(_parse(change.after))]
 
 
-def dump_rates(rates: Iterable[tuple[Entity, float | None]]) -> str:
-    """Return producer quotas as a JSON text."""
-    return json.dumps([[[list(part) for part in entity], rate] for entity, rate in rates])
-
-
 def read_quota_rates(change: Change) -> QuotaRates:
     """Return the producer quotas before a drill lowered them, and after.
 
-    Only quotas that were recorded before are lowered, and that of everyone.
+    No drill does so any more. Only quotas that were recorded before were lowered, and that of
+    everyone.
     """
     before, after = _rates(change.before), _rates(change.after)
     if after.keys() != {EVERYONE, *before}:

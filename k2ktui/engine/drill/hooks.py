@@ -166,6 +166,12 @@ def describe_record(record: HookRecord) -> str:
     return f"{record.name}, {record.purpose}: {', '.join(filter(None, parts))}"
 
 
+def describe_run(record: HookRecord) -> list[str]:
+    """Return what a drill has recorded of a hook, and what it and its abort run, in lines."""
+    lines = [describe_record(record), f"  runs: {record.command}"]
+    return [*lines, f"  abort: {record.abort}"] if record.abort else lines
+
+
 def describe_results(record: HookRecord) -> str:
     """Return how a hook and its abort ended last; "" for a hook that has not ended."""
     undo = f"abort: {record.undo_result}" if record.undo_result else ""

@@ -87,11 +87,23 @@ CONFIRMED = frozenset(
 
 
 class Fence(StrEnum):
-    """How producers are kept from writing to the source."""
+    """How producers are kept from writing to the source.
+
+    ``quota`` cannot be chosen any more. A drill that was begun with it may have lowered quotas.
+    """
 
     HAND = "hand"
     ACL = "acl"
     QUOTA = "quota"
+
+    @property
+    def is_by_people(self) -> bool:
+        """Whether people stop the producers, and the drill only proves it."""
+        return self is not Fence.ACL
+
+
+FENCES = (Fence.HAND, Fence.ACL)
+"""Those that a drill can begin with."""
 
 
 class PhaseStatus(StrEnum):

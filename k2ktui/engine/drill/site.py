@@ -14,7 +14,6 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import hook_step
 from k2ktui.engine.drill.model import (
     PHASES,
-    Change,
     ChangeKind,
     Drill,
     DrillStatus,
@@ -256,21 +255,11 @@ def list_fence_users(site: SiteDrill, *, but: str = "") -> list[MemberState]:
 def may_restore_fence(member: MemberState, kind: ChangeKind) -> bool:
     """Return whether a member has recorded the fence of the source; one that is not read may have.
 
-    A fence is never kept for one that has not: its abort would restore nothing, and when it comes
-    to its own fence, it would find the other one in force.
+    A fence is never kept for one that has not: its abort would restore nothing.
     """
     if member.drill is None:
         return bool(member.error)
     return find_change(member.drill, kind) is not None
-
-
-def find_fence(site: SiteDrill, kind: ChangeKind) -> Change | None:
-    """Return the fence of the source as any member has recorded it, with the true state before.
-
-    A member that reads the source later finds the fence itself in force.
-    """
-    fences = (find_change(drill, kind) for drill in site.drills)
-    return next((change for change in fences if change is not None), None)
 
 
 def find_question(

@@ -29,8 +29,8 @@ _FENCES: Mapping[Fence, str] = {
     "nothing is written there, and no transaction is open.",
     Fence.ACL: "Denies Write on the replicated topics of the source to everyone, and proves that "
     "nothing is written any more.",
-    Fence.QUOTA: "Sets the producer quotas of the source to 1 byte per second, and proves that "
-    "nothing is written any more.",
+    Fence.QUOTA: "Waits until nothing is written to the source, and no transaction is open. Lowers "
+    "no quota any more: stop the producers by hand.",
 }
 _READS = " Changes nothing."
 # What differs in a drill over some topics: producers and consumers go on with the others.
@@ -94,7 +94,7 @@ def drill_command(drill: Drill, verb: str) -> str:
 
 def describe_phase(phase: DrillPhase, fence: Fence, topics: Collection[str] = ()) -> str:
     """Return what a phase does, in one or two sentences; of a drill over some topics with these."""
-    by_hand = phase is not DrillPhase.FENCE_PRODUCERS or fence is Fence.HAND
+    by_hand = phase is not DrillPhase.FENCE_PRODUCERS or fence.is_by_people
     if topics and by_hand and phase in _OF_TOPICS:
         return _OF_TOPICS[phase]
     return _FENCES[fence] if phase is DrillPhase.FENCE_PRODUCERS else _SENTENCES[phase]
@@ -110,6 +110,12 @@ def next_phase(drill: Drill) -> DrillPhase | None:
     if drill.status is not DrillStatus.OPEN:
         return None
     return next((record.phase for record in drill.phases if record.status not in _OVER), None)
+
+
+def describe_status(drill: Drill, record: PhaseRecord) -> str:
+    """Return the status of a phase; "not run" for one that a drill which is over did not reach."""
+    unreached = drill.is_over and record.status is PhaseStatus.WAITING
+    return "not run" if unreached else str(record.status)
 
 
 def describe_next(drill: Drill, *, acting: bool = False) -> str:
@@ -157,9 +163,9 @@ def describe_way_back(drill: Drill) -> str:
 
 
 def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
-    """Return whether the operator must confirm a phase; producers fenced by hand need none."""
-    by_hand = phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND
-    return phase in CONFIRMED and not by_hand
+    """Return whether the operator must confirm a phase; only access rules fence producers."""
+    only_proves = phase is DrillPhase.FENCE_PRODUCERS and fence.is_by_people
+    return phase in CONFIRMED and not only_proves
 
 
 def list_remarks(drill: Drill) -> list[str]:
@@ -272,36 +278,6 @@ def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
     """Return what an abort restores, the last change first."""
     open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
     return tuple(change for change in reversed(drill.changes) if change.status in open_)
-
-
-_ABORT = "{abort}"
-_UNDOS: Mapping[ChangeKind, str] = {
-    ChangeKind.SHADOW_GROUPS: f"{_ABORT}; or delete these groups with kafka-consumer-groups",
-    ChangeKind.ACLS: f"{_ABORT}; after the target was opened, kafka-acls.sh --remove "
-    "--deny-principal 'User:*' --operation Write --topic TOPIC",
-    ChangeKind.QUOTAS: f"{_ABORT}; or restore producer_byte_rate of users and clients",
-    ChangeKind.OFFSETS: f"{_ABORT}; or k2ktui undo with the journal's entries of these plans",
-    ChangeKind.JOB: "k2ktui jobs start -f FILE on that host",
-    ChangeKind.EPOCHS: "k2ktui drill release {id} -f FILE, then start the pipeline again",
-    ChangeKind.TAIL: "Records that were copied stay; a position is set back with k2ktui offsets "
-    "set",
-    ChangeKind.POSITIONS: f"{_ABORT}; or k2ktui offsets set -f FORWARD-FILE",
-    ChangeKind.RELEASE: "k2ktui jobs stop -f FORWARD-FILE",
-    ChangeKind.STARTED_JOB: "k2ktui jobs stop -f FORWARD-FILE on that host",
-    ChangeKind.MOVED_TOPICS: f"{_ABORT}; after the target was opened, k2ktui drill release "
-    "--topics REGEX -f FILE",
-    ChangeKind.RELEASED_TOPICS: _ABORT,
-    ChangeKind.RIGHTS: "k2ktui parity undo ENTRY -f FILE; k2ktui journal -f FILE lists the entry",
-}
-
-
-def describe_undo(drill: Drill, kind: ChangeKind) -> str:
-    """Return how to take a change back by hand.
-
-    Never the text of the record: people paste commands, and anyone who may write to the state topic
-    could have written that one.
-    """
-    return _UNDOS[kind].format(id=safe_text(drill.id), abort=drill_command(drill, "abort"))
 
 
 def put_change(drill: Drill, change: Change) -> Drill:

@@ -6,7 +6,8 @@ primary. It is known by the drill's record, and by its form, 1 byte per second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from urllib.parse import quote, unquote
 
@@ -24,6 +25,7 @@ _DEFAULT = "<default>"
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%,=<")
 
 Quotas = Mapping[Entity, Mapping[str, float]]
+Values = tuple[float | None, float | None]
 
 
 def entity_text(entity: Entity) -> str:
@@ -101,30 +103,51 @@ def compare_quotas(
         drills: those that may have set quotas on the source, and on the target.
     """
     fenced = find_fenced(drills[0]), find_fenced(drills[1])
-    entities = {
-        entity
-        for entity in {*source, *target}
-        if {kind for kind, _ in entity} <= ENTITY_KINDS and rules.compares(entity_text(entity))
-    }
     differences = []
-    for entity in sorted(entities, key=entity_text):
+    for entity, key, values in _list_different(source, target):
+        name = entity_text(entity)
+        if not ({kind for kind, _ in entity} <= ENTITY_KINDS and rules.compares(name)):
+            continue
+        fences = [
+            _fence(key, value, of_side.get(entity, ""), side)
+            for value, of_side, side in zip(values, fenced, ("source", "target"), strict=True)
+        ]
+        item = ParityItem(ParityKind.QUOTA, name, key)
+        differences.append(_difference(item, values, "; ".join(filter(None, fences)), memory))
+    return sorted(differences, key=lambda row: (row.item.name, row.item.key))
+
+
+def _list_different(source: Quotas, target: Quotas) -> Iterator[tuple[Entity, str, Values]]:
+    """Yield entity, key and both values of the quotas that differ; None is no quota."""
+    for entity in {*source, *target}:
         on_source, on_target = source.get(entity, {}), target.get(entity, {})
-        for key in sorted({*on_source, *on_target}):
+        for key in {*on_source, *on_target}:
             values = on_source.get(key), on_target.get(key)
-            if values[0] == values[1]:
-                continue
-            fences = [
-                _fence(key, value, of_side.get(entity, ""), side)
-                for value, of_side, side in zip(values, fenced, ("source", "target"), strict=True)
-            ]
-            item = ParityItem(ParityKind.QUOTA, entity_text(entity), key)
-            differences.append(_difference(item, values, "; ".join(filter(None, fences)), memory))
-    return differences
+            if values[0] != values[1]:
+                yield entity, key, values
 
 
-def _difference(
-    item: ParityItem, values: tuple[float | None, float | None], fence: str, memory: ParityMemory
-) -> Difference:
+@dataclass(frozen=True, slots=True)
+class LowerQuota:
+    """A quota of the target that is lower than the source's; None is unlimited."""
+
+    entity: Entity
+    key: str
+    source: float | None
+    target: float
+
+
+def find_lower(source: Quotas, target: Quotas) -> list[LowerQuota]:
+    """Return the quotas of the target that are lower than the source's, or not on the source."""
+    lower = [
+        LowerQuota(entity, key, on_source, on_target)
+        for entity, key, (on_source, on_target) in _list_different(source, target)
+        if on_target is not None and (on_source is None or on_target < on_source)
+    ]
+    return sorted(lower, key=lambda quota: (str(quota.entity), quota.key))
+
+
+def _difference(item: ParityItem, values: Values, fence: str, memory: ParityMemory) -> Difference:
     source, target = (None if value is None else rate_text(value) for value in values)
     wanted = source
     if fence:

@@ -6,7 +6,7 @@ Compared are the settings that are set on a topic of either cluster, and those t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from k2ktui.engine.parity.model import (
@@ -71,6 +71,15 @@ class TargetLimits:
     rpo_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A setting that differs, with its values on both clusters."""
+
+    item: ParityItem
+    source: str
+    target: str
+
+
 def compare_topics(
     pairs: Sequence[TopicPair],
     rules: ParityRules,
@@ -129,6 +138,49 @@ def report(difference: Difference, why: str) -> Difference:
         why,
         difference.origin,
     )
+
+
+# Settings that decide what is kept, and what is accepted from producers.
+_OF_A_FAILOVER = (
+    CLEANUP_POLICY,
+    RETENTION_MS,
+    "retention.bytes",
+    MAX_MESSAGE_BYTES,
+    _TIMESTAMP_TYPE,
+    MIN_INSYNC,
+)
+
+
+def find_drift(
+    topic: str,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    intended: Collection[str] = (),
+) -> list[Drift]:
+    """Return the settings of a topic that differ in a way that a failover would show.
+
+    A higher ``max.message.bytes`` or ``min.insync.replicas`` on the target is no drift, nor is
+    ``CreateTime`` there for a source topic with ``LogAppendTime``: that keeps the timestamps.
+
+    Args:
+        topic: the target topic.
+        source, target: values of both topics.
+        intended: settings that the pipeline's file sets, or leaves to the target.
+    """
+    return [
+        Drift(ParityItem(ParityKind.TOPIC_CONFIG, topic, key), source[key], target[key])
+        for key in _OF_A_FAILOVER
+        if key in source and key in target and key not in intended
+        if not is_same(key, source[key], target[key])
+        if not _is_wider(key, source[key], target[key])
+    ]
+
+
+def _is_wider(key: str, source: str, target: str) -> bool:
+    """Whether the target takes all that the source does, and keeps its timestamps."""
+    if key in (MAX_MESSAGE_BYTES, MIN_INSYNC):
+        return int(target) > int(source)
+    return key == _TIMESTAMP_TYPE and target == "CreateTime"
 
 
 def is_same(key: str, one: str, other: str) -> bool:

@@ -96,7 +96,7 @@ def _no_authorizer(cluster: Cluster, what: str) -> NoAuthorizer:
     return NoAuthorizer(
         f"{what} on the {cluster.label} cluster: it has no authorizer",
         unchanged="No access rule was changed.",
-        hint="A drill can fence producers by hand, or with a quota.",
+        hint="A drill can fence producers by hand.",
     )
 
 

@@ -1,8 +1,4 @@
-"""Producer quotas of a cluster (KIP-546): read them, lower all of them, and restore them.
-
-The quota of all users' default client applies to each client that no more specific quota with a
-producer rate concerns. Lowering that one and every existing one therefore slows every producer.
-"""
+"""Quotas of a cluster (KIP-546): read them, and set them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
-from k2ktui.engine.drill.changes import EVERYONE, Entity
+from k2ktui.engine.drill.changes import Entity
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.clients import Cluster
@@ -118,18 +114,6 @@ def alter_client_quotas(
     }
 
 
-def lowered(before: Collection[Quota], rate: float) -> list[Quota]:
-    """Return the quotas that slow every producer to a rate in bytes per second."""
-    entities = {EVERYONE, *(quota.entity for quota in before)}
-    return [Quota(entity, rate) for entity in sorted(entities, key=_order)]
-
-
-def restored(before: Collection[Quota], changed: Collection[Quota]) -> list[Quota]:
-    """Return the quotas to set so that those of ``before`` are in force again."""
-    known = {quota.entity: quota.rate for quota in before}
-    return [Quota(quota.entity, known.get(quota.entity)) for quota in changed]
-
-
 def _sorted_entity(parts: Any) -> Entity:
     return tuple(sorted(parts, key=lambda part: str(part[0])))
 
@@ -145,8 +129,7 @@ def _send(cluster: Cluster, kind: type, request: Any) -> Any:
             raise Refused(
                 f"the {cluster.label} cluster does not support quotas over its protocol",
                 unchanged="No quota was changed.",
-                hint="Quotas need Kafka 2.6. A drill can fence producers by hand, or with access "
-                "rules.",
+                hint="Quotas need Kafka 2.6.",
             )
         return probe.run(lambda connection: _send_repeatedly(connection, request))
 
@@ -175,7 +158,6 @@ def _check(cluster: Cluster, what: str, code: int) -> None:
         raise Refused(
             text,
             unchanged="No quota was changed.",
-            hint="Grant the admin principal DescribeConfigs and AlterConfigs on the cluster; a "
-            "drill can also fence producers by hand.",
+            hint="Grant the admin principal DescribeConfigs and AlterConfigs on the cluster.",
         )
     raise K2kError(text)

@@ -28,7 +28,7 @@ from tests.brokers.drill.test_resume import QUICKLY
 from tests.support.clusters.kafka import eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.hooks import hook, sh
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas, settled
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, settled
 from tests.support.drill.sites import Site, SiteYes
 from tests.support.http.server import Handler, http_server
 
@@ -52,7 +52,6 @@ class Answers(Yes):
 @pytest.fixture
 def nodes(source: KafkaNode, target: KafkaNode) -> Iterator[tuple[KafkaNode, KafkaNode]]:
     yield source, target
-    remove_quotas(source)
 
 
 def pair_with(

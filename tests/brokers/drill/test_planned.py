@@ -14,6 +14,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.drill import session
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
+from k2ktui.drill.runner import RUNS
 from k2ktui.drill.store import KEPT_DRILLS, DrillStore, make_event
 from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
@@ -45,7 +46,17 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.planted import plant
-from tests.support.drill.runs import MAY, QUICK, Leaves, Left, Pair, Yes, check_of, remove_quotas
+from tests.support.drill.runs import (
+    MAY,
+    QUICK,
+    Leaves,
+    Left,
+    Pair,
+    Yes,
+    check_of,
+    fence_by_quota,
+    remove_quotas,
+)
 from tests.support.oracle.group_offsets import commit_offsets
 
 
@@ -192,9 +203,13 @@ def test_records_that_are_not_copied_stop_the_drain(pair: Pair, source: KafkaNod
 
 
 @pytest.mark.slow
-def test_an_abort_restores_offsets_and_quotas(pair: Pair, source: KafkaNode) -> None:
+def test_an_abort_restores_offsets_and_quotas(
+    pair: Pair, source: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quotas as drills of 675e1d1f set them."""
     at = source_cluster(pair.flow.config)
     before = producer_quotas(at)
+    monkeypatch.setitem(RUNS, DrillPhase.FENCE_PRODUCERS, fence_by_quota())
     refuses = Yes(frozenset({DrillPhase.OPEN_TARGET}))
     with pytest.raises(Refused, match="not confirmed"):
         pair.start(DrillKind.PLANNED, replace(QUICK, fence=Fence.QUOTA), refuses)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,15 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeStatus, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.steps import failed_phase
 from k2ktui.errors import Refused
-from k2ktui.kafka.admin.quotas import producer_quotas
+from k2ktui.kafka.admin.acls import allow_writes, denied_topics
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
 from k2ktui.sync.operations import read_entry, read_journal
 from tests.support.clusters.kafka import TIMEOUT, Out, eventually, produce
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas, settled
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, settled
 
 # What holds is awaited for long: the machine may be busy.
 QUICKLY = ("--frozen", "1", "--wait", "300", "--watch", "10", "--accept", ",".join(CATALOG))
@@ -47,27 +47,34 @@ AFTER_IT = ("watch-clients-begun", "report-begun", "report-ended")
 
 
 @pytest.fixture
-def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Pair]:
-    yield Pair(tmp_path, source, target)
-    remove_quotas(source)
+def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Pair:
+    return Pair(tmp_path, source, target)
+
+
+@pytest.fixture
+def fenced(tmp_path: Path, secure: SecureNode, target: KafkaNode) -> Pair:
+    """A pair whose source has access rules, with which a drill fences producers."""
+    return Pair(tmp_path, secure.node, target)
 
 
 def kill_through(pair: Pair, steps: tuple[str, ...], *yes: str) -> str:
     """Kill a planned drill at each of these steps, one process each; return its id."""
     crash, drill_id = pair.directory / "crash", ""
     for step in steps:
-        begun = ("resume", drill_id) if drill_id else ("planned", "--fence", "quota", *QUICKLY)
+        begun = ("resume", drill_id) if drill_id else ("planned", "--fence", "acl", *QUICKLY)
         kill_at(f"drill-{step}", crash, "drill", *begun, "-f", pair.file, *yes)
         (drill,) = pair.drills()
         drill_id = drill.id
     return drill_id
 
 
+def denied(pair: Pair) -> frozenset[str]:
+    return denied_topics(source_cluster(pair.flow.config), pair.topics)
+
+
 @pytest.mark.slow
-def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(
-    pair: Pair, source: KafkaNode
-) -> None:
-    before = producer_quotas(source_cluster(pair.flow.config))
+def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(fenced: Pair) -> None:
+    pair = fenced
     drill_id = kill_through(pair, (*TO_THE_TARGET, *AFTER_IT), "--yes-to", "all")
     k2ktui("drill", "resume", drill_id, "-f", pair.file, "--yes-to", "all", code=None)
     drill, problems = verify_drill(settled(pair.flow), drill_id)
@@ -86,20 +93,19 @@ def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(
         if row.outcome == "applied"
     ]
     assert set(Counter(rows).values()) == {1} and len(rows) == 8
-    (quotas, *_) = [change for change in drill.changes if change.kind == "quotas"]
-    assert quotas.status is ChangeStatus.MADE
-    assert len([event for event in drill.events if "about to: set the producer" in event.text]) == 1
+    (rules, *_) = [change for change in drill.changes if change.kind == "acls"]
+    assert rules.status is ChangeStatus.MADE
+    assert len([event for event in drill.events if "about to: deny Write" in event.text]) == 1
     # After the end: the operator opens the source again, or not.
-    low = producer_quotas(source_cluster(pair.flow.config))
-    assert low != before
+    assert denied(pair) == set(pair.topics)
+    allow_writes(source_cluster(pair.flow.config), pair.topics)
 
 
 @pytest.mark.slow
-def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> None:
-    at = source_cluster(pair.flow.config)
-    before = producer_quotas(at)
+def test_an_abort_that_is_killed_is_completed(fenced: Pair) -> None:
+    pair = fenced
     drill_id = kill_through(pair, TO_THE_TARGET[-2:-1], "--yes-to", "all")
-    for step in ("restore-epochs", "restore-offsets", "apply-undone", "restore-quotas"):
+    for step in ("restore-epochs", "restore-offsets", "apply-undone", "restore-acls"):
         kill_at(
             f"drill-{step}", pair.directory / "crash", "drill", "abort", drill_id, "-f", pair.file
         )
@@ -111,7 +117,7 @@ def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> 
     drill, problems = verify_drill(settled(pair.flow), drill_id)
     assert drill.status is DrillStatus.ABORTED and problems == []
     assert {change.status for change in drill.changes} == {ChangeStatus.UNDONE}
-    eventually(lambda: producer_quotas(at) == before, "the quotas are as before")
+    eventually(lambda: not denied(pair), "the access rules are as before")
     for group in pair.groups:
         assert set(pair.target_offsets(group).values()) == {None}
     refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))

@@ -35,6 +35,7 @@ from tests.support.drill.runs import (
     QUICK,
     Pair,
     Yes,
+    fence_by_quota,
     keep_commits,
     kill_at,
     remove_quotas,
@@ -112,14 +113,15 @@ def quotas(pair: Pair) -> list[Quota]:
     return producer_quotas(source_cluster(pair.flow.config))
 
 
-def test_the_fence_is_set_once_and_taken_away_when_no_member_needs_it(
-    site: Site, source: KafkaNode
+def test_quotas_that_were_lowered_are_restored_when_no_member_needs_it(
+    site: Site, source: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each record has the quotas before; a member that read them later would find the fence."""
+    """Drills of 675e1d1f could fence by quotas, with the quotas before in each record."""
     pair = site.pairs[0]
     at = source_cluster(pair.flow.config)
     set_quotas(at, Quota(ANN, 5000.0))
     before = quotas(pair)
+    monkeypatch.setitem(RUNS, DrillPhase.FENCE_PRODUCERS, fence_by_quota(before))
     operator = SiteYes(frozenset({DrillPhase.APPLY}))
     options = replace(QUICK, fence=Fence.QUOTA)
     with pytest.raises(Refused, match="apply was not confirmed"):
@@ -151,7 +153,7 @@ def test_the_fence_is_set_once_and_taken_away_when_no_member_needs_it(
     assert second.pipeline == aborted.moving[0].pipeline
 
 
-def test_the_fence_is_not_kept_for_a_member_that_has_not_recorded_it(
+def test_quotas_are_not_kept_for_a_member_that_has_not_recorded_them(
     site: Site, source: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had failed before the fence was set: its abort could not restore what it never read."""
@@ -160,6 +162,7 @@ def test_the_fence_is_not_kept_for_a_member_that_has_not_recorded_it(
     options = replace(QUICK, fence=Fence.QUOTA)
     with monkeypatch.context() as patch:
         patch.setitem(RUNS, DrillPhase.LAG, fail_for(second.copied.name, RUNS[DrillPhase.LAG]))
+        patch.setitem(RUNS, DrillPhase.FENCE_PRODUCERS, fence_by_quota(before))
         operator = SiteYes(frozenset({DrillPhase.APPLY}))
         with pytest.raises(Refused, match="apply was not confirmed"):
             site.start(DrillKind.PLANNED, source.cluster_id, operator, options)
@@ -169,22 +172,19 @@ def test_the_fence_is_not_kept_for_a_member_that_has_not_recorded_it(
     eventually(lambda: quotas(first) == before, "the quotas are as before")
     resumed = resume_site(site.files, drill.id, SiteYes())
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
-    change = find_change_of(resumed.drills[1], None, ChangeKind.QUOTAS)
-    assert change is not None
-    assert read_quota_rates(change).before == {q.entity: q.rate for q in before}
+    assert find_change_of(resumed.drills[1], None, ChangeKind.QUOTAS) is None
+    assert quotas(first) == before, "quotas are not lowered any more"
 
 
 def test_killed_again_and_again_and_resumed_elsewhere(
     site: Site, source: KafkaNode, tmp_path: Path
 ) -> None:
-    """Whatever was done is found on the clusters; the quotas before are not those of the fence."""
-    before = quotas(site.pairs[0])
-    quick = ("--fence", "quota", "--frozen", "1", "--watch", "1")
+    """Whatever was done is found on the clusters."""
+    quick = ("--frozen", "1", "--watch", "1")
     accepted = ("--accept", ",".join(QUICK.accepted))
     action: tuple[str, ...] = ("planned", "--from", source.cluster_id, *quick, *accepted)
     for step in (
-        "site-fence-recorded",
-        "site-fence-set",
+        "drill-fence-producers-begun",
         "drill-apply-intended",
         "drill-open-target-begun",
     ):
@@ -194,10 +194,6 @@ def test_killed_again_and_again_and_resumed_elsewhere(
         action = ("resume", drill.id)
     resumed = resume_site(site.files, drill.id, SiteYes())
     assert resumed.status is DrillStatus.DONE, site_markdown(resumed)
-    for own in resumed.drills:
-        change = find_change_of(own, None, ChangeKind.QUOTAS)
-        assert change is not None and change.status == "made"
-        assert read_quota_rates(change).before == {q.entity: q.rate for q in before}
     for member in members(site):
         for number, group in enumerate(member.groups):
             assert member.target_offsets(group) == member.expected_offsets(number)

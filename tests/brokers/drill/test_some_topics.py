@@ -234,8 +234,6 @@ def test_what_is_chosen_is_refused_before_anything_begins(pair: Pair) -> None:
     for pattern, why in ((".*", "matches all of the pipeline's topics"), ("x", "no topic matches")):
         with pytest.raises(ConfigError, match=why):
             pair.start(DrillKind.PLANNED, replace(QUICK, topics=pattern))
-    with pytest.raises(ConfigError, match="--fence quota cannot be combined"):
-        move(pair, "ab", fence=Fence.QUOTA)
     with pytest.raises(Refused, match="the topics were not confirmed"):
         move(pair, "ab", Yes(frozenset({TOPICS_STEP})))
     arguments = "drill", "planned", "-f", pair.file, "--topics"

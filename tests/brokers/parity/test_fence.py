@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.files import reverse_path
+from k2ktui.drill.runner import RUNS
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity
-from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus, Fence
 from k2ktui.kafka.admin.quotas import alter_client_quotas, producer_quotas
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import eventually, unique_name
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import QUICK, Pair, Yes, remove_quotas
+from tests.support.drill.runs import QUICK, Pair, Yes, fence_by_quota, remove_quotas
 from tests.support.pipelines.sync import running_sync
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,11 @@ def rates(cluster: Cluster) -> list[float]:
     return [quota.rate or 0.0 for quota in producer_quotas(cluster)]
 
 
-def test_a_drills_quota_is_never_copied(pair: Pair, tmp_path: Path) -> None:
+def test_a_drills_quota_is_never_copied(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As drills of 675e1d1f set it."""
+    monkeypatch.setitem(RUNS, DrillPhase.FENCE_PRODUCERS, fence_by_quota())
     config, log = pair.flow.config, tmp_path / "log"
     source, target = source_cluster(config), target_cluster(config)
     user: Entity = (("user", unique_name("user")),)

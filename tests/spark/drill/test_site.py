@@ -75,7 +75,7 @@ def test_a_site_is_lost_and_the_operator_killed_in_the_middle(
             keep_commits(work.flow.config)
         cluster = lost.cluster_id
         begun = ["drill", "planned", "-d", str(directory), "--from", cluster, "--frozen", "1"]
-        kill_at("site-fence-set", tmp_path / "crash", *begun, "--fence", "quota", *QUICKLY)
+        kill_at("drill-fence-producers-begun", tmp_path / "crash", *begun, *QUICKLY)
         ((drill,), _) = list_sites(read_directory(directory))
         lost.close()
         again = ["drill", "resume", drill.id, "-d", str(directory), "--as", "disaster", *QUICKLY]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 
 from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import Entity
 from k2ktui.engine.drill.model import Change, ChangeKind
 
 CHANGE_READERS: tuple[tuple[ChangeKind, Callable[[Change], object]], ...] = (
@@ -23,6 +25,13 @@ CHANGE_READERS: tuple[tuple[ChangeKind, Callable[[Change], object]], ...] = (
     (ChangeKind.MOVED_TOPICS, drill_changes.read_moved_topics),
     (ChangeKind.RELEASED_TOPICS, drill_changes.read_moves),
 )
+
+
+def dump_rates(rates: Iterable[tuple[Entity, float | None]]) -> str:
+    """Return producer quotas as drills recorded them that could fence by quotas."""
+    return json.dumps([[[list(part) for part in entity], rate] for entity, rate in rates])
+
+
 RECORDED: Mapping[ChangeKind, tuple[str, str]] = {
     ChangeKind.ACLS: ("[]", '["orders", "clicks"]'),
     ChangeKind.QUOTAS: (

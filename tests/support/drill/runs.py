@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +16,19 @@ from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.drill.operations import list_drills, start_drill
+from k2ktui.drill.phases.source import run_fence_producers
+from k2ktui.drill.runner import Run
+from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillOptions, PhaseStatus
+from k2ktui.engine.drill.model import (
+    ChangeKind,
+    ChangeStatus,
+    Drill,
+    DrillOptions,
+    PhaseStatus,
+)
 from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quotas
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
@@ -30,6 +39,7 @@ from k2ktui.sync.flow import Flow, PipelineFlow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, unique_name
 from tests.support.commands.commands import run_command
+from tests.support.drill.recorded_changes import dump_rates
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
 
@@ -211,6 +221,30 @@ def check_of(drill: Drill, check_id: str) -> CheckResult:
     """Return the last result of a check in a drill."""
     (result,) = [check for check in drill.checks if check.id == check_id]
     return result
+
+
+def fence_by_quota(before: Collection[Quota] | None = None) -> Run:
+    """Return a phase that fences as drills of 675e1d1f did with ``--fence quota``.
+
+    Args:
+        before: the quotas before, for members of a site drill: the first one lowered them for all.
+    """
+
+    def run(session: Session) -> PhaseResult:
+        quotas = producer_quotas(session.source) if before is None else before
+        low = [Quota(entity, 1.0) for entity in {EVERYONE, *(quota.entity for quota in quotas)}]
+        fence = session.intend_new(
+            DrillPhase.FENCE_PRODUCERS,
+            ChangeKind.QUOTAS,
+            "set the producer quotas of the source to 1 byte per second",
+            dump_rates((quota.entity, quota.rate) for quota in quotas),
+            dump_rates((quota.entity, quota.rate) for quota in low),
+        )
+        set_quotas(session.source, *low)
+        session.settle(fence, ChangeStatus.MADE)
+        return run_fence_producers(session)
+
+    return run
 
 
 def remove_quotas(node: KafkaNode) -> None:

@@ -14,13 +14,10 @@ from k2ktui.drill.checks.copy_samples import (
     decide_order,
 )
 from k2ktui.drill.checks.findings import (
-    Entity,
     GroupLag,
     OutOfRange,
     Route,
-    find_drift,
     find_loops,
-    find_lower_quotas,
     find_not_catching_up,
     find_out_of_range,
     find_short_retention,
@@ -62,35 +59,6 @@ def test_partitions_without_an_offset() -> None:
     assert find_without_offset({("c", "u")}, {}, sizes) == [("c", "u", 0)], "unknown sizes count"
 
 
-def test_drift_counts_only_what_a_failover_shows() -> None:
-    source = {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": "1000",
-        "retention.bytes": "-1",
-        "max.message.bytes": "100",
-        "message.timestamp.type": "LogAppendTime",
-        "min.insync.replicas": "2",
-    }
-    like = {
-        **source,
-        "cleanup.policy": "delete,compact",
-        "max.message.bytes": "200",
-        "message.timestamp.type": "CreateTime",
-        "min.insync.replicas": "3",
-    }
-    assert find_drift("t", source, like) == []
-    worse = {**like, "retention.ms": "1", "min.insync.replicas": "1", "max.message.bytes": "99"}
-    drifts = find_drift("t", source, worse)
-    assert [drift.setting for drift in drifts] == [
-        "retention.ms",
-        "max.message.bytes",
-        "min.insync.replicas",
-    ]
-    assert str(drifts[0]) == "t retention.ms 1 on the target, 1000 on the source"
-    assert len(find_drift("t", source, worse, ["retention.ms"])) == 2
-    assert find_drift("t", source, {}) == [], "what cannot be read is no drift"
-
-
 def test_retention_that_is_too_short() -> None:
     hour, day = {"retention.ms": "3600000"}, {"retention.ms": "86400000"}
     assert find_short_retention(day, hour, 86_400) == 3600
@@ -98,21 +66,6 @@ def test_retention_that_is_too_short() -> None:
     assert find_short_retention({}, hour, 86_400) == 3600
     assert find_short_retention(day, {"retention.ms": "-1"}, 86_400) is None
     assert find_short_retention(day, {**hour, "cleanup.policy": "compact"}, 86_400) is None
-
-
-def test_lower_quotas() -> None:
-    ann: Entity = (("user", "ann"),)
-    default: Entity = (("user", None),)
-    source = {ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 5.0}}
-    target = {
-        ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 4.0},
-        default: {"producer_byte_rate": 1.0},
-    }
-    assert find_lower_quotas(source, target) == [
-        (ann, "consumer_byte_rate", 5.0, 4.0),
-        (default, "producer_byte_rate", None, 1.0),
-    ]
-    assert find_lower_quotas(target, {}) == []
 
 
 def test_groups_that_do_not_catch_up() -> None:

@@ -7,15 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from k2ktui.drill.changes import UnusableChange, read_change
+from k2ktui.drill.changes.kind import UnusableChange, read_change
+from k2ktui.drill.changes.kinds import restore
 from k2ktui.drill.phases.target import read_fenced
-from k2ktui.drill.restore import restore
 from k2ktui.drill.session import Session
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill.changes import read_denied_topics
+from k2ktui.engine.drill.changes import describe_undo, read_denied_topics
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
-from k2ktui.engine.drill.steps import describe_undo
 from tests.support.drill.made_drills import new_drill
 
 HOSTILE = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.drill.report_html import render_html
 from k2ktui.engine.drill.site import SiteDrill, gather_site
-from k2ktui.site.report import site_markdown
-from k2ktui.site.report_html import site_html
+from k2ktui.site.report import make_site_report, site_markdown
 from k2ktui.text import safe_text
 from tests.support.console.sites import NAMES, half_way
 from tests.support.drill.pages import HOSTILE, Page, measure
@@ -21,7 +21,7 @@ def site() -> SiteDrill:
 
 def test_it_says_what_the_markdown_says() -> None:
     made = site()
-    text = site_html(made)
+    text = render_html(make_site_report(made))
     shown = "".join(Page(text).texts)
     for name in NAMES:
         assert name in shown
@@ -44,11 +44,11 @@ def test_hostile_names_are_text() -> None:
         )
         for state in made.members
     )
-    page = Page(site_html(replace(made, members=members)))
+    page = Page(render_html(make_site_report(replace(made, members=members))))
     assert "script" not in page.tags and "img" not in page.tags
     assert safe_text(HOSTILE) in "".join(page.texts)
 
 
 @pytest.mark.slow
 def test_on_a_phone_nothing_is_beside_the_screen(tmp_path: Path) -> None:
-    assert measure(tmp_path, site_html(site()), 390) <= 390
+    assert measure(tmp_path, render_html(make_site_report(site())), 390) <= 390

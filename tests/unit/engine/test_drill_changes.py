@@ -14,7 +14,7 @@ from k2ktui.engine.drill.model import Change, ChangeKind
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import MalformedRecord
-from tests.support.drill.recorded_changes import CHANGE_READERS, RECORDED
+from tests.support.drill.recorded_changes import CHANGE_READERS, RECORDED, dump_rates
 
 AT, OTHER = SourcePartition("orders", 0), SourcePartition("orders", 1)
 LONG = "x" * 40_000
@@ -28,8 +28,8 @@ def test_what_a_drill_records_is_read_again() -> None:
     topics = drill_changes.dump_names(["a", "b.c"])
     assert drill_changes.read_denied_topics(changed("", topics)) == ["a", "b.c"]
     user = (("user", "CN=ann,O=Ö"),)
-    before = drill_changes.dump_rates([(user, 2048.0)])
-    after = drill_changes.dump_rates([(EVERYONE, 1.0), (user, 1.0)])
+    before = dump_rates([(user, 2048.0)])
+    after = dump_rates([(EVERYONE, 1.0), (user, 1.0)])
     quota_rates = drill_changes.read_quota_rates(changed(before, after))
     assert quota_rates == QuotaRates({user: 2048.0}, {EVERYONE: 1.0, user: 1.0})
     earlier = {"host": "bastion", "files": ["/etc/orders.yaml"], "telemetry": True, "cwd": ""}

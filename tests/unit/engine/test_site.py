@@ -13,8 +13,6 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.format import drill_body, read_drill, report_digest
 from k2ktui.engine.drill.model import (
     PHASES,
-    Change,
-    ChangeKind,
     Drill,
     DrillFigures,
     DrillStatus,
@@ -26,7 +24,6 @@ from k2ktui.engine.drill.site import (
     MemberState,
     MemberStatus,
     SiteDrill,
-    find_fence,
     find_question,
     find_unverified,
     gather_site,
@@ -35,7 +32,6 @@ from k2ktui.engine.drill.site import (
 )
 from k2ktui.engine.drill.site_mark import SiteMark, SiteMember, member_drill_id, merge_marks
 from k2ktui.engine.drill.site_selection import SiteFile, select_site
-from k2ktui.engine.drill.steps import put_change
 from k2ktui.errors import ConfigError, Refused
 
 SITE = "20261127-150000-abcd"
@@ -137,20 +133,6 @@ def test_the_fence_stays_while_any_member_may_need_it(site: SiteDrill, data: st.
             and member.drill.status in (DrillStatus.ABORTED, DrillStatus.ABORTING)
         )
         assert (member.member.drill in users) == (member.member.drill != own and not gone)
-
-
-@given(sites(), st.data())
-def test_the_state_before_the_fence_is_known_while_any_record_has_it(
-    site: SiteDrill, data: st.DataObject
-) -> None:
-    """The loss of any target loses no other's: any one record is enough."""
-    if not site.drills:
-        return
-    fence = Change(DrillPhase.FENCE_PRODUCERS, ChangeKind.QUOTAS, "lower", "[]", "[]", "")
-    carrier = data.draw(st.sampled_from(site.drills))
-    drills = [put_change(one, fence) if one.id == carrier.id else one for one in site.drills]
-    assert find_fence(gather_site(drills, {}), ChangeKind.QUOTAS) == fence
-    assert find_fence(gather_site(drills, {}), ChangeKind.ACLS) is None
 
 
 @given(st.lists(st.frozensets(st.integers(0, 4)), min_size=1, max_size=5), st.randoms())

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity, dump_rates
+from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
 from k2ktui.engine.parity.model import Difference, ParityAction, ParityItem, ParityMemory
 from k2ktui.engine.parity.quotas import (
+    LowerQuota,
     compare_quotas,
     entity_text,
+    find_lower,
     rate_text,
     read_entity,
     read_rate,
@@ -22,6 +24,7 @@ from k2ktui.engine.parity.quotas import (
 from k2ktui.engine.parity.rules import ParityKind, ParityRules
 from k2ktui.engine.strict_json import MalformedRecord
 from tests.support.drill.made_drills import new_drill
+from tests.support.drill.recorded_changes import dump_rates
 
 ALICE: Entity = (("user", "alice"),)
 RATE = "producer_byte_rate"
@@ -126,3 +129,18 @@ def test_a_fence_is_not_copied_by_its_record(status: ChangeStatus) -> None:
         assert drill.id in row.why and "on the source" in row.why
     (row,) = compare({ALICE: {RATE: 9.0}}, {ALICE: {RATE: 5.0}}, drills=([], [drill]))
     assert (row.action is ParityAction.SET) == (status is ChangeStatus.UNDONE)
+
+
+def test_lower_quotas() -> None:
+    ann: Entity = (("user", "ann"),)
+    default: Entity = (("user", None),)
+    source = {ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 5.0}}
+    target = {
+        ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 4.0},
+        default: {"producer_byte_rate": 1.0},
+    }
+    assert find_lower(source, target) == [
+        LowerQuota(ann, "consumer_byte_rate", 5.0, 4.0),
+        LowerQuota(default, "producer_byte_rate", None, 1.0),
+    ]
+    assert find_lower(target, {}) == []

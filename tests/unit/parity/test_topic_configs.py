@@ -16,6 +16,7 @@ from k2ktui.engine.parity.topic_configs import (
     TopicPair,
     apply_limits,
     compare_topics,
+    find_drift,
 )
 
 ALL = ParityRules()
@@ -168,3 +169,33 @@ def test_what_is_applied_differs_no_more(
             after[row.item.key] = Setting(row.wanted, is_own=True)
         assert row.action is not REMOVE  # parity has created nothing
     assert [row for row in compare(source, after, wanted) if row.changes] == []
+
+
+def test_drift_counts_only_what_a_failover_shows() -> None:
+    source = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "1000",
+        "retention.bytes": "-1",
+        "max.message.bytes": "100",
+        "message.timestamp.type": "LogAppendTime",
+        "min.insync.replicas": "2",
+    }
+    like = {
+        **source,
+        "cleanup.policy": "delete,compact",
+        "max.message.bytes": "200",
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": "3",
+    }
+    assert find_drift("t", source, like) == []
+    worse = {**like, "retention.ms": "1", "min.insync.replicas": "1", "max.message.bytes": "99"}
+    drifts = find_drift("t", source, worse)
+    assert [drift.item.key for drift in drifts] == [
+        "retention.ms",
+        "max.message.bytes",
+        "min.insync.replicas",
+    ]
+    first = drifts[0]
+    assert (str(first.item), first.target, first.source) == ("t retention.ms", "1", "1000")
+    assert len(find_drift("t", source, worse, ["retention.ms"])) == 2
+    assert find_drift("t", source, {}) == [], "what cannot be read is no drift"

@@ -9,12 +9,12 @@ from pathlib import Path
 from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
+    FENCES,
     ChangeKind,
     ChangeStatus,
     Drill,
     DrillFigures,
     DrillStatus,
-    Fence,
     new_phases,
 )
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
@@ -217,8 +217,7 @@ def drill_planned(folder: Path) -> list[Typed]:
         typed(f"{planned} --topics clicks", kept(), keys="topics\nno\n"),
         typed(f"{planned} --topics clicks", kept(), keys="no\n"),
         typed(f"{planned} --topics clicks", kept()),
-        typed(f"{planned} --topics clicks --fence quota", kept()),
-        *(typed(f"{planned} --dry-run --fence {fence}") for fence in Fence),
+        *(typed(f"{planned} --dry-run --fence {fence}") for fence in FENCES),
         typed(f"{planned} --dry-run --json"),
         typed(f"{planned} -f hooks.yaml --dry-run"),
         *protected(folder, "drill planned --yes-to all", kept()),

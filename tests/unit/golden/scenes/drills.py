@@ -65,7 +65,7 @@ async def drills(walk: Walk) -> None:
 
 async def new_drills(walk: Walk) -> None:
     await walk.shows("which kind", "8", "N")
-    for _ in range(6):
+    for _ in range(5):
         await walk.shows("the next kind", "down")
     await walk.shows("a pattern that is wrong", "tab", "left_parenthesis", "enter")
     await walk.shows("a failback: asked", "backspace", *"bill", "enter")
@@ -127,6 +127,7 @@ async def failed(walk: Walk) -> None:
     over = replace(aborting, status=DrillStatus.ABORTED, ended_ms=NOON_MS)
     await shows_drill(walk, over, "it was aborted")
     await walk.shows("what is refused", *"RXODAFT")
+    await walk.shows("its report", "v")
 
 
 async def states(walk: Walk) -> None:
