@@ -9,8 +9,9 @@ import svg
 from stage import Stage
 from svg import Frame
 
-from k2ktui.console.drill_operator import Question, ScreenOperator
+from k2ktui.console.drill_operator import OpenQuestion, ScreenOperator
 from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.drill.operator import step_question
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, PhaseStatus
 from k2ktui.engine.drill.steps import describe_phase
@@ -90,7 +91,7 @@ async def drill_at(stage: Stage, phase: DrillPhase | None, *, asks: bool) -> svg
     screen.show_drill(drill)
     if asks and phase is not None:
         effect = describe_phase(phase, drill.options.fence)
-        screen.post_message(DrillScreen.Asked(Question(drill, phase, effect)))
+        screen.post_message(DrillScreen.Asked(OpenQuestion(step_question(drill, phase, effect))))
     found = await stage.look()
     stage.app.workers.cancel_group(screen, "question")
     screen.operator = None

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import DrillOptions, Fence
 from k2ktui.engine.drill.tail import TailChoice
@@ -121,6 +122,18 @@ def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
     words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
     words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
     return shlex.join(words)
+
+
+def resume_words(how: ResumeOptions) -> list[str]:
+    """Return the options of the command that continues a drill."""
+    return [
+        *(["--take-over"] if how.take_over else []),
+        *(["--as", "disaster"] if how.as_disaster else []),
+        *(["--from-fence"] if how.from_fence else []),
+        *(["--accept", ",".join(how.accept)] if how.accept else []),
+        *(word for name in how.left_out for word in ("--leave-out", name)),
+        *(["--tail", str(how.tail)] if how.tail is not None else []),
+    ]
 
 
 def drill_on(files: Sequence[str], verb: str, drill_id: str, *more: str) -> str:

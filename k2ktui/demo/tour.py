@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import by_name
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import start_drill
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.report import has_findings, report_markdown, summarize
 from k2ktui.engine.access import access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -330,18 +332,15 @@ class TourOperator:
             self._say(f"  {action.text}")
             action.run()
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
-        """Say what an operator would confirm, and agree."""
-        first, *more = map(safe_message, effect.splitlines())
-        self._say(f"  The tour confirms, where you would type {step}: {first}")
-        for line in more:
+    def ask(self, question: Question) -> bool:
+        """Say what an operator would confirm, and agree; a tour is no person, and declines else."""
+        if question.kind is not QuestionKind.PHASE:
+            return False
+        self._say(f"  The tour confirms, where you would type {question.step}: {question.text}")
+        for line in question.lines:
             self._say(f"    {line}")
         self._pause()
         return True
-
-    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
-        """Decline: a tour is no person."""
-        return False
 
 
 def is_exact(drill: Drill) -> bool:
@@ -386,7 +385,7 @@ def _run_drill(
 
     operator = TourOperator(stage.screen.say, pause, config, command, actions)
     try:
-        drill = start_drill(flow, kind, options, files, access(), operator)
+        drill = start_drill(Actor(flow, files, access(), operator), kind, options)
     except K2kError as error:
         error.unchanged = "The clusters were stopped; their data and logs are kept."
         error.hint = _AGAIN

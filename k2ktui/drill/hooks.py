@@ -16,6 +16,7 @@ from time import time
 
 from k2ktui.drill.files import split_files
 from k2ktui.drill.hook_process import CommandEnd, inherited_environment, run_command
+from k2ktui.drill.operator import agree_question
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import (
@@ -119,7 +120,7 @@ def take_hooks(session: Session) -> None:
         session.change_drill(lambda now: with_file_hooks(now, hooks))
         return
     lines = _list_differences(drill, hooks)
-    if not session.operator.agree(drill, lines):
+    if not session.operator.ask(agree_question(drill, lines)):
         raise Refused(
             "\n".join(["a person must agree to the hooks of this file. " + lines[0], *lines[1:]]),
             unchanged=_STAYS,

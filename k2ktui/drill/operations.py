@@ -25,9 +25,15 @@ from k2ktui.drill.hooks import (
     undo_hook,
 )
 from k2ktui.drill.kept_fences import list_kept_fences
-from k2ktui.drill.operator import Operator
-from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
-from k2ktui.drill.peers import ALONE, Peers
+from k2ktui.drill.operator import agree_question, step_question
+from k2ktui.drill.ownership import (
+    Actor,
+    Paths,
+    is_owned,
+    new_token,
+    own_drill,
+    was_begun_here,
+)
 from k2ktui.drill.previews import preview_abort, preview_resume
 from k2ktui.drill.release import find_failovers
 from k2ktui.drill.report import verify_report
@@ -35,7 +41,7 @@ from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.topics import DrillTopics, read_topics
-from k2ktui.engine.access import Access, require
+from k2ktui.engine.access import require
 from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
@@ -95,57 +101,42 @@ _NAMED, _LISTED = 3, 20
 _NOTHING: Mapping[str, Any] = {}
 
 
-def start_drill(
-    flow: Flow,
-    kind: DrillKind,
-    options: DrillOptions,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-) -> Drill:
+def start_drill(actor: Actor, kind: DrillKind, options: DrillOptions) -> Drill:
     """Begin a drill and run it as far as it gets; return it as it then is.
 
     Args:
-        flow: what is failed over.
+        actor: who acts.
         kind: kind of the drill.
         options: what the operator chose.
-        files: the flow's files, which the drill remembers.
-        may: the caller's access rights.
-        operator: who watches and confirms.
 
     Raises:
         Refused: not allowed, another drill is open, or the operator did not confirm a phase.
         TimedOut: a condition did not hold in time; the drill is open.
         K2kError: a phase could not do its work; the drill is open.
     """
-    with begun_drill(flow, kind, options, files, may, operator) as session:
+    with begun_drill(actor, kind, options) as session:
         run_drill(session)
     return session.drill
 
 
 @contextmanager
 def begun_drill(
-    flow: Flow,
+    actor: Actor,
     kind: DrillKind,
     options: DrillOptions,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
     *,
     drill_id: str = "",
     site: SiteMark | None = None,
-    peers: Peers = ALONE,
 ) -> Iterator[Session]:
     """Begin a drill, and own it in the context; other arguments and errors as there.
 
     Args:
-        flow, kind, options, files, may, operator: as for :func:`start_drill`.
+        actor, kind, options: as for :func:`start_drill`.
         drill_id: its id; by default a new one.
         site: the site drill that it belongs to.
-        peers: the other members.
     """
-    require(may, "a drill")
-    config = flow.config
+    require(actor.may, "a drill")
+    flow, files, config = actor.flow, actor.files, actor.flow.config
     if kind is not DrillKind.REHEARSE:
         require_safe_files(config.drill.hook_list, files, "No drill was begun.")
     topics = read_topics(flow, kind, options)
@@ -168,17 +159,7 @@ def begun_drill(
         topics=topics.names,
     )
     store = DrillStore(config, target)
-    session = Session(
-        flow,
-        drill,
-        store,
-        operator,
-        may,
-        files,
-        options.export_to,
-        forward_file=options.forward,
-        peers=peers,
-    )
+    session = actor.connect(drill, store, Paths(options.export_to, options.forward))
     try:
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
@@ -207,7 +188,8 @@ def _confirm_topics(session: Session, topics: DrillTopics) -> None:
     """
     if topics.choice is None or session.drill.kind is DrillKind.REHEARSE:
         return
-    if not session.operator.confirm(session.drill, TOPICS_STEP, "\n".join(topics.lines)):
+    question = step_question(session.drill, TOPICS_STEP, "\n".join(topics.lines))
+    if not session.operator.ask(question):
         raise Declined("the topics were not confirmed", unchanged=UNCHANGED)
 
 
@@ -251,9 +233,10 @@ def _end_rehearsal(session: Session, other: Drill) -> None:
         f"{owner} has begun the rehearsal {name}, and it has not ended; nothing was heard of it.",
         "Aborting it deletes the shadow groups that it has left on the target.",
     )
-    if was_begun_here(other) or session.operator.agree(other, lines):
+    if was_begun_here(other) or session.operator.ask(agree_question(other, lines)):
         with suppress(Refused):  # another process acts on it
-            abort_drill(session.flow, other.id, session.files, session.may, session.operator)
+            actor = Actor(session.flow, session.files, session.may, session.operator)
+            abort_drill(actor, other.id, take_over=None)
 
 
 def _refuse_open(session: Session, drills: Sequence[Drill]) -> None:
@@ -271,23 +254,21 @@ def _refuse_open(session: Session, drills: Sequence[Drill]) -> None:
 
 
 def resume_drill(
-    flow: Flow,
+    actor: Actor,
     drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
     *,
-    take_over: Callable[[Drill], bool] = lambda _: False,
+    take_over: bool = False,
     as_disaster: bool = False,
     from_fence: bool = False,
     accept: Sequence[str] = (),
     chosen: Mapping[str, Any] = _NOTHING,
 ) -> Drill:
-    """Continue a drill on this host; return it as it then is. Arguments as for ``start_drill``.
+    """Continue a drill on this host; return it as it then is.
 
     Args:
-        flow, drill_id, files, may, operator: as for :func:`start_drill`.
-        take_over: asks whether to take the drill over from a process that acts on it.
+        actor: who acts.
+        drill_id: the drill.
+        take_over: take it over from a process that acts on it without asking the operator.
         as_disaster: continue a planned drill without its source.
         from_fence: begin again with fencing the producers.
         accept: ids of more checks whose failure does not stop the drill.
@@ -300,11 +281,8 @@ def resume_drill(
         TimedOut, K2kError: as for :func:`start_drill`.
     """
     with resumed_drill(
-        flow,
+        actor,
         drill_id,
-        files,
-        may,
-        operator,
         take_over=take_over,
         as_disaster=as_disaster,
         from_fence=from_fence,
@@ -317,33 +295,20 @@ def resume_drill(
 
 @contextmanager
 def resumed_drill(
-    flow: Flow,
+    actor: Actor,
     drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
     *,
-    take_over: Callable[[Drill], bool],
+    take_over: bool,
     as_disaster: bool = False,
     from_fence: bool = False,
     accept: Sequence[str] = (),
     chosen: Mapping[str, Any] = _NOTHING,
-    peers: Peers = ALONE,
 ) -> Iterator[Session]:
     """Take a drill up again, and own it in the context; arguments and errors as there."""
-    require(may, "resuming a drill")
+    require(actor.may, "resuming a drill")
     paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""), exports=True)
     with own_drill(
-        flow,
-        drill_id,
-        files,
-        may,
-        operator,
-        take_over,
-        "resumed",
-        preview=preview_resume,
-        paths=paths,
-        peers=peers,
+        actor, drill_id, "resumed", take_over=take_over, preview=preview_resume, paths=paths
     ) as session:
         _refuse_resume(session.drill, as_disaster, from_fence, chosen)
         take_hooks(session)
@@ -395,43 +360,31 @@ def _refuse_resume(
 
 
 def abort_drill(
-    flow: Flow,
-    drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-    *,
-    take_over: Callable[[Drill], bool] = lambda _: False,
-    forward: str = "",
-    peers: Peers = ALONE,
+    actor: Actor, drill_id: str, *, take_over: bool | None = False, forward: str = ""
 ) -> Drill:
     """Restore what a drill has changed, the last change first, and end it.
 
     It can be repeated until everything is restored. Other arguments as for :func:`resume_drill`.
 
     Args:
-        flow, drill_id, files, may, operator, take_over: as there.
+        actor, drill_id: as there.
+        take_over: as there; None: it is not taken over, and nobody is asked.
         forward: the forward pipeline's file of a failback; empty for the one that the reverse file
             names.
-        peers: the other members of its site drill.
 
     Raises:
         ConfigError: there is no such drill.
         Refused: it is over or past the point of no return, or another operator acts.
         PartlyApplied: something could not be restored; the drill stays ``aborting``.
     """
-    require(may, "aborting a drill")
+    require(actor.may, "aborting a drill")
     with own_drill(
-        flow,
+        actor,
         drill_id,
-        files,
-        may,
-        operator,
-        take_over,
         "abort begun",
+        take_over=take_over,
         preview=preview_abort,
         paths=Paths(forward=forward),
-        peers=peers,
     ) as session:
         if not can_go_back(session.drill):
             raise _past_return(session.drill)
@@ -476,32 +429,15 @@ def _restore_all(session: Session) -> list[str]:
     return problems
 
 
-def mark_aborting(
-    flow: Flow,
-    drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-    take_over: Callable[[Drill], bool],
-    site: SiteMark,
-    peers: Peers,
-) -> Drill:
+def mark_aborting(actor: Actor, drill_id: str, site: SiteMark, *, take_over: bool) -> Drill:
     """Record that a member of a site drill is to be aborted; restore nothing yet.
 
     The fence of the source is taken away when no member needs it: all are marked first. Arguments
     and errors as for :func:`abort_drill`; ``site`` says who was left out.
     """
-    require(may, "aborting a drill")
+    require(actor.may, "aborting a drill")
     with own_drill(
-        flow,
-        drill_id,
-        files,
-        may,
-        operator,
-        take_over,
-        "abort begun",
-        preview=preview_abort,
-        peers=peers,
+        actor, drill_id, "abort begun", take_over=take_over, preview=preview_abort
     ) as session:
         if not can_go_back(session.drill):
             raise _past_return(session.drill)
@@ -532,9 +468,7 @@ def _was_stopped_by_hand(session: Session) -> bool:
     return session.flow.is_mirror and fenced.status is PhaseStatus.DONE
 
 
-def release_replicator(
-    flow: Flow, drill_id: str, files: Sequence[str], may: Access, operator: Operator
-) -> Drill | None:
+def release_replicator(actor: Actor, drill_id: str) -> Drill | None:
     """Allow starts of a pipeline that a drill has fenced, after the target was opened.
 
     Returns:
@@ -544,10 +478,10 @@ def release_replicator(
         ConfigError: there is no such drill.
         Refused: not allowed, another operator acts, or the drill fences nothing.
     """
-    require(may, "releasing a pipeline")
-    if _release_run_record(flow, drill_id):
+    require(actor.may, "releasing a pipeline")
+    if _release_run_record(actor.flow, drill_id):
         return None
-    with _releasing(flow, drill_id, files, may, operator, _preview_release) as session:
+    with _releasing(actor, drill_id, _preview_release) as session:
         change = find_change(session.drill, ChangeKind.EPOCHS)
         if change is None:
             raise Refused(
@@ -557,7 +491,7 @@ def release_replicator(
         session.change_drill(
             lambda drill: put_change(drill, replace(change, status=ChangeStatus.UNDONE))
         )
-        for line in list_kept_fences(flow, [session.drill]):
+        for line in list_kept_fences(actor.flow, [session.drill]):
             session.write(line.strip(), phase="release")
         if session.drill.is_over:
             # The report changes, so its hash is written again.
@@ -607,27 +541,21 @@ def preview_release(flow: Flow, moves: Collection[MovedTopic]) -> list[str]:
     return list_kept_fences(flow, drills.values(), {move.topic for move in moves}, unrecorded)
 
 
-def release_moved(
-    flow: Flow,
-    moves: Collection[MovedTopic],
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-) -> list[str]:
+def release_moved(actor: Actor, moves: Collection[MovedTopic]) -> list[str]:
     """Let a pipeline copy topics again that drills have moved; return the drills' ids.
 
     The journals of these drills have it, as far as their records are kept.
 
     Args:
-        flow: the pipeline.
+        actor: who acts.
         moves: what :func:`find_released` has returned, as it was shown and confirmed.
-        files, may, operator: as for :func:`start_drill`.
 
     Raises:
         Refused: not allowed, a drill that has moved them is open, or another operator acts on it.
         K2kError: as for ``release_topics``.
     """
-    require(may, "releasing topics")
+    require(actor.may, "releasing topics")
+    flow = actor.flow
     names = sorted(move.topic for move in moves)
     ids = sorted({move.drill for move in moves})
     known = {drill.id: drill for drill in list_drills(flow) if drill.id in ids}
@@ -641,7 +569,7 @@ def release_moved(
             )
     with ExitStack() as stack:
         sessions = [
-            stack.enter_context(_releasing(flow, drill_id, files, may, operator, lambda _: []))
+            stack.enter_context(_releasing(actor, drill_id, lambda _: []))
             for drill_id in sorted(known)
         ]
         config, target = flow.config, target_cluster(flow.config)
@@ -666,12 +594,7 @@ def release_moved(
 
 
 def _releasing(
-    flow: Flow,
-    drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-    preview: Callable[[Session], Sequence[str]],
+    actor: Actor, drill_id: str, preview: Callable[[Session], Sequence[str]]
 ) -> AbstractContextManager[Session]:
     """Own a drill, also one that is over, while what it keeps from being copied is released.
 
@@ -679,15 +602,7 @@ def _releasing(
     ``own_drill``.
     """
     return own_drill(
-        flow,
-        drill_id,
-        files,
-        may,
-        operator,
-        lambda _: False,
-        "release begun",
-        preview=preview,
-        also_over=True,
+        actor, drill_id, "release begun", take_over=None, preview=preview, also_over=True
     )
 
 

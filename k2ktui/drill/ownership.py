@@ -15,7 +15,7 @@ import psutil
 
 from k2ktui.drill.authorship import find_doubt, read_owners
 from k2ktui.drill.files import forward_path
-from k2ktui.drill.operator import Operator
+from k2ktui.drill.operator import Operator, agree_question, take_over_question
 from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
@@ -43,6 +43,39 @@ _OBSERVE_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts on the drills of a pipeline.
+
+    Attributes:
+        flow: what is failed over.
+        files: the flow's files, which a drill remembers.
+        may: the caller's access rights.
+        operator: who watches and confirms.
+        peers: the other members, of a member of a site drill.
+    """
+
+    flow: Flow
+    files: Sequence[str]
+    may: Access
+    operator: Operator[Drill]
+    peers: Peers = ALONE
+
+    def connect(self, drill: Drill, store: DrillStore, paths: Paths) -> Session:
+        """Return a session of a drill, which is not opened yet."""
+        return Session(
+            self.flow,
+            drill,
+            store,
+            self.operator,
+            self.may,
+            self.files,
+            paths.export_to,
+            forward_file=paths.forward,
+            peers=self.peers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Paths:
     """The paths that a command names; a record of a drill never names one.
 
@@ -62,29 +95,35 @@ NO_PATHS = Paths()
 
 @contextmanager
 def own_drill(
-    flow: Flow,
+    actor: Actor,
     drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-    take_over: Callable[[Drill], bool],
     text: str,
     *,
+    take_over: bool | None,
     preview: Callable[[Session], Sequence[str]],
     paths: Paths = NO_PATHS,
     also_over: bool = False,
-    peers: Peers = ALONE,
 ) -> Iterator[Session]:
     """Become the owner of a drill, asking first if another process acts on it.
 
     If it is not proven that an owner of the drill wrote its record, a person has to agree to what
     ``preview`` returns; nothing is asked if it returns nothing.
 
+    Args:
+        actor: who acts.
+        drill_id: the drill.
+        text: what is done, for the journal.
+        take_over: whether it is taken over without a question; None: never.
+        preview: returns what the record would change.
+        paths: the paths that the command names.
+        also_over: whether the drill may be over.
+
     Raises:
         ConfigError: there is no such drill.
         Refused: it is over, another operator acts, no person agreed, or as for ``Session.open``.
         K2kError: as for ``Session.open``.
     """
+    flow, files = actor.flow, actor.files
     target = target_cluster(flow.config)
     store = DrillStore(flow.config, target)
     try:
@@ -92,25 +131,17 @@ def own_drill(
     except K2kError:
         store.close()
         raise
-    session = Session(
-        flow,
-        drill,
-        store,
-        operator,
-        may,
-        files,
-        paths.export_to,
-        forward_file=paths.forward,
-        peers=peers,
-    )
+    session = actor.connect(drill, store, paths)
     try:
         _refuse_over(drill, also_over=also_over)
         _refuse_shape(drill)
         _refuse_topics(drill, flow)
         _refuse_paths(drill, files, paths)
-        _refuse_member(drill, peers)
+        _refuse_member(drill, actor.peers)
         if is_owned(store, drill):
-            if not take_over(drill):
+            if take_over is None or not (
+                take_over or actor.operator.ask(take_over_question(drill))
+            ):
                 raise Refused(
                     f"{safe_text(drill.owner)} acts on drill {safe_text(drill_id)}",
                     unchanged=_UNCHANGED,
@@ -236,7 +267,7 @@ def _ask_person(session: Session, doubt: str, preview: Callable[[Session], Seque
         return
     title = f"It is not proven that a drill wrote the record of {name}: {doubt}."
     shown = [title, "It would change, or take from the record:", *lines]
-    if not session.operator.agree(session.drill, shown):
+    if not session.operator.ask(agree_question(session.drill, shown)):
         raise Refused(
             "\n".join(["a person must agree to continue this drill. " + title, *shown[1:]]),
             unchanged=_UNCHANGED,

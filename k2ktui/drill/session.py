@@ -18,7 +18,7 @@ from typing import Self
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.forward import ForwardPipeline, load_forward
-from k2ktui.drill.operator import Operator
+from k2ktui.drill.operator import Operator, Question, agree_question, step_question
 from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.report import end_text
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
@@ -39,7 +39,6 @@ from k2ktui.engine.drill.steps import (
     begin_phase,
     drill_command,
     end_phase,
-    next_verb,
     put_change,
 )
 from k2ktui.engine.java_patterns import compile_pattern
@@ -111,7 +110,7 @@ class Session:
     whole: Flow
     drill: Drill
     store: DrillStore
-    operator: Operator
+    operator: Operator[Drill]
     may: Access
     files: Sequence[str] = ()
     export_to: str = ""
@@ -303,24 +302,23 @@ class Session:
         Raises:
             Refused: the operator declined, or cannot be asked.
         """
-        began = monotonic()
-        with self.peers.idle():
-            agreed = self.operator.confirm(self.drill, step or phase, effect)
-        self.count_waiting(phase, monotonic() - began)
-        if not agreed:
+        if not self._ask(phase, step_question(self.drill, step or phase, effect)):
             raise self.not_confirmed(step or phase)
 
     def agree(self, phase: DrillPhase, lines: Sequence[str]) -> bool:
         """Return whether a person agrees who has seen these lines; never answered in advance."""
+        return self._ask(phase, agree_question(self.drill, lines))
+
+    def _ask(self, phase: DrillPhase, question: Question) -> bool:
         began = monotonic()
         with self.peers.idle():
-            agreed = self.operator.agree(self.drill, lines)
+            agreed = self.operator.ask(question)
         self.count_waiting(phase, monotonic() - began)
         return agreed
 
     def not_confirmed(self, step: str) -> Declined:
         """Return the error that something was not confirmed."""
-        verb = next_verb(self.drill)
+        verb = self.drill.next_verb
         return Declined(
             f"{step} was not confirmed",
             unchanged="The drill stays where it is.",

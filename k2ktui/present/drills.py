@@ -147,6 +147,12 @@ _BY_PEOPLE: Mapping[DrillPhase, str] = {
 }
 
 
+_ASKS_LATER = "Nothing to do yet: it asks you to confirm."
+_CONTINUES = "Nothing to do: it continues by itself."
+NO_TASKS = (_ASKS_LATER, _CONTINUES)
+"""What :func:`describe_task` returns if the operator has nothing to do."""
+
+
 _OF_TOPICS: Mapping[DrillPhase, str] = {
     DrillPhase.FENCE_PRODUCERS: "Stop the producers of {} on the source.",
     DrillPhase.STOP_CONSUMERS: "Stop the consumers of {} on the source.",
@@ -169,9 +175,8 @@ def describe_task(drill: Drill) -> str:
         return "Stop the producers on the source."
     if phase is not None and phase in _BY_PEOPLE:
         return _BY_PEOPLE[phase]
-    if phase is not None and needs_confirmation(phase, fence):
-        return "Nothing to do yet: it asks you to confirm."
-    return "Nothing to do: it continues by itself."
+    asks = phase is not None and needs_confirmation(phase, fence)
+    return _ASKS_LATER if asks else _CONTINUES
 
 
 _AMOUNT = r"\d[\d,]*(?: [dhms]\b(?: \d+ [hms]\b)?)?"

@@ -22,6 +22,7 @@ from k2ktui.drill.operations import (
     resumed_drill,
     verify_drill,
 )
+from k2ktui.drill.operator import Operator, Question, QuestionKind
 from k2ktui.drill.ownership import is_acted_on, is_owned
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, access
@@ -60,8 +61,7 @@ from k2ktui.site.directory import (
     read_site_files,
     side_by_side,
 )
-from k2ktui.site.operator import SiteOperator, SiteQuestion, SiteQuestionKind
-from k2ktui.site.run import MemberRun, Opener, SiteRun, leave_out_question
+from k2ktui.site.run import Opener, SiteRun, leave_out_question
 from k2ktui.sync.moves.plan_files import digest_files, have_digest
 from k2ktui.text import counted, list_names, safe_message, safe_text
 
@@ -102,7 +102,7 @@ def start_site(
     kind: DrillKind,
     options: DrillOptions,
     choice: SiteChoice,
-    operator: SiteOperator,
+    operator: Operator[SiteDrill],
     *,
     unlock: bool = False,
 ) -> SiteDrill:
@@ -143,16 +143,8 @@ def start_site(
     run = SiteRun(SiteDrill(mark, kind, members), {one.name: one for one in chosen}, may, operator)
 
     def opener(member: SiteMember, pipeline: SitePipeline) -> Opener:
-        return lambda peers: begun_drill(
-            pipeline.flow,
-            kind,
-            options,
-            pipeline.files,
-            may[pipeline.name],
-            peers,
-            drill_id=member.drill,
-            site=mark,
-            peers=peers,
+        return lambda own: begun_drill(
+            run.actor(own, pipeline), kind, options, drill_id=member.drill, site=mark
         )
 
     openers = {
@@ -174,19 +166,20 @@ def _make_mark(site_id: str, selection: SiteSelection, ignored: Sequence[SiteFil
     return SiteMark(site_id, selection.name, selection.cluster, members, ignored=names)
 
 
-def _ask_unknown(selection: SiteSelection, operator: SiteOperator) -> None:
+def _ask_unknown(selection: SiteSelection, operator: Operator[SiteDrill]) -> None:
     """Have a person choose that files of an unknown source are left out."""
     if not selection.unknown:
         return
-    question = SiteQuestion(
-        SiteQuestionKind.UNKNOWN_FILES,
+    question = Question(
+        QuestionKind.UNKNOWN_FILES,
+        None,
         f"It is not known whether {counted(len(selection.unknown), 'file')} of the directory copy "
         f"from {safe_text(selection.name)}: leave them out",
         tuple(describe_unknown(file) for file in selection.unknown),
         selection.name,
         pipelines=tuple(file.pipeline for file in selection.unknown),
     )
-    if not operator.confirm(None, question):
+    if not operator.ask(question):
         raise Declined(
             "leaving out files of an unknown source was not confirmed",
             unchanged="No drill was begun.",
@@ -341,7 +334,7 @@ def verify_site(files: Sequence[PipelineFile], site_id: str) -> list[str]:
 def resume_site(
     files: Sequence[PipelineFile],
     site_id: str,
-    operator: SiteOperator,
+    operator: Operator[SiteDrill],
     *,
     unlock: bool = False,
     take_over: bool = False,
@@ -408,29 +401,21 @@ def resume_site(
     def opener(state: MemberState, pipeline: SitePipeline) -> Opener:
         drill = state.drill
         if drill is None:
-            return lambda peers: begun_drill(
-                pipeline.flow,
+            return lambda own: begun_drill(
+                run.actor(own, pipeline),
                 site.kind,
                 options,
-                pipeline.files,
-                may[pipeline.name],
-                peers,
                 drill_id=state.member.drill,
                 site=site.mark,
-                peers=peers,
             )
-        return lambda peers: resumed_drill(
-            pipeline.flow,
+        return lambda own: resumed_drill(
+            run.actor(own, pipeline),
             state.member.drill,
-            pipeline.files,
-            may[pipeline.name],
-            peers,
-            take_over=lambda _: take_over,
+            take_over=take_over,
             as_disaster=as_disaster,
             from_fence=from_fence and drill.figures.opened_ms is None,
             accept=accept,
             chosen=chosen,
-            peers=peers,
         )
 
     unread = [
@@ -469,7 +454,9 @@ def _members_to_run(
 
 
 def _require_same_files(
-    site: SiteDrill, taking: Sequence[tuple[MemberState, SitePipeline]], operator: SiteOperator
+    site: SiteDrill,
+    taking: Sequence[tuple[MemberState, SitePipeline]],
+    operator: Operator[SiteDrill],
 ) -> None:
     """Have a person confirm files that are not those with which the drill was begun."""
 
@@ -487,13 +474,14 @@ def _require_same_files(
     changed = [line for line in side_by_side(describe, taking) if line]
     if not changed:
         return
-    question = SiteQuestion(
-        SiteQuestionKind.CHANGED_FILES,
+    question = Question(
+        QuestionKind.CHANGED_FILES,
+        site,
         f"Continue with {counted(len(changed), 'file')} of other contents",
         tuple(changed),
         site.name,
     )
-    if not operator.confirm(site, question):
+    if not operator.ask(question):
         raise Declined(
             "continuing with other files was not confirmed: " + "; ".join(changed),
             unchanged=_UNCHANGED,
@@ -504,7 +492,7 @@ def _require_same_files(
 def _ask_take_over(
     site: SiteDrill,
     taking: Sequence[tuple[MemberState, SitePipeline]],
-    operator: SiteOperator,
+    operator: Operator[SiteDrill],
     verb: str = "resume",
 ) -> bool:
     """Ask once whether to take members over that another process acts on; True if none is."""
@@ -529,15 +517,16 @@ def _ask_take_over(
     if not busy:
         return False
     owners = _names({state.drill.owner for state in busy if state.drill is not None})
-    question = SiteQuestion(
-        SiteQuestionKind.TAKE_OVER,
+    question = Question(
+        QuestionKind.TAKE_OVER,
+        site,
         f"Take {counted(len(busy), 'pipeline')} over from {owners}, who acts on this drill",
         tuple(f"{safe_text(state.pipeline)}: {state.status}" for state in busy),
         site.name,
         pipelines=tuple(state.pipeline for state in busy),
         verb=verb,
     )
-    if not operator.confirm(site, question):
+    if not operator.ask(question):
         raise Refused(
             f"{owners} acts on site drill {safe_text(site.id)}",
             unchanged=_UNCHANGED,
@@ -553,7 +542,7 @@ def _ask_take_over(
 def abort_site(
     files: Sequence[PipelineFile],
     site_id: str,
-    operator: SiteOperator,
+    operator: Operator[SiteDrill],
     *,
     unlock: bool = False,
     take_over: bool = False,
@@ -579,7 +568,7 @@ def abort_site(
     silent = [state for state in site.moving if state.drill is None]
     if can_all_go_back(site) and (asked := [s for s in silent if s.pipeline not in left_out]):
         question = leave_out_question(site, asked, "abort")
-        if not operator.confirm(site, question):
+        if not operator.ask(question):
             raise Declined(
                 "aborting without pipelines that cannot be read was not confirmed",
                 unchanged=_UNCHANGED,
@@ -592,17 +581,8 @@ def abort_site(
 
     def mark(member: tuple[MemberState, SitePipeline]) -> None:
         state, pipeline = member
-        peers = run.members[state.member.drill]
-        drill = mark_aborting(
-            pipeline.flow,
-            state.member.drill,
-            pipeline.files,
-            may[pipeline.name],
-            peers,
-            lambda _: take_over,
-            site.mark,
-            peers,
-        )
+        actor = run.actor(run.members[state.member.drill], pipeline)
+        drill = mark_aborting(actor, state.member.drill, site.mark, take_over=take_over)
         run.update(state.member.drill, drill)
 
     side_by_side(mark, aborted)
@@ -610,16 +590,9 @@ def abort_site(
 
     def restore(member: tuple[MemberState, SitePipeline]) -> K2kError | None:
         state, pipeline = member
-        peers: MemberRun = run.members[state.member.drill]
+        actor = run.actor(run.members[state.member.drill], pipeline)
         try:
-            drill = abort_drill(
-                pipeline.flow,
-                state.member.drill,
-                pipeline.files,
-                may[pipeline.name],
-                peers,
-                peers=peers,
-            )
+            drill = abort_drill(actor, state.member.drill)
         except K2kError as error:
             return error
         run.update(state.member.drill, drill)

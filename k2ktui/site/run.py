@@ -24,6 +24,8 @@ from dataclasses import replace
 from functools import partial
 
 from k2ktui.drill.operations import abort_drill
+from k2ktui.drill.operator import Operator, Question, QuestionKind
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import TakenOver
@@ -48,7 +50,6 @@ from k2ktui.kafka.admin.acls import allow_writes
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.site.directory import AT_ONCE, SitePipeline
-from k2ktui.site.operator import SiteOperator, SiteQuestion, SiteQuestionKind
 from k2ktui.text import counted, list_names, safe_message, safe_text
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class MemberRun:
         self.error: K2kError | None = None
         self.has_begun = self.has_ended = False
         self.at_gate: DrillPhase | None = None
-        self.asks: tuple[str, str] | None = None
+        self.asks: Question | None = None
         self.answer: bool | None = None
         self._works = False
 
@@ -94,32 +95,27 @@ class MemberRun:
         """Show the site drill with this member as it is now."""
         self._run.update(self.id, drill)
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
-        """Wait until the step is confirmed for all members that ask for it.
+    def ask(self, question: Question) -> bool:
+        """Wait until a step is confirmed for all members that ask for it.
 
-        An abort is asked for at once: its members do not wait for each other.
+        An abort is asked for at once: its members do not wait for each other. So is what a record
+        says that is not proven: it concerns this member only. Taking over was asked for all before.
         """
+        # A record on a target says what it likes; the site drill knows which pipeline it is.
+        question = replace(question, pipelines=(self._run.site.find(self.id).pipeline,))
+        if question.kind is not QuestionKind.PHASE:
+            return question.kind is QuestionKind.UNPROVEN and self._run.ask(_agree_for(question))
+        drill = question.drill
+        assert isinstance(drill, Drill)
         self._run.update(self.id, drill)
         if drill.status is DrillStatus.ABORTING:
-            return self._run.ask(_step_question(self._run.site, step, [drill.pipeline], [effect]))
+            return self._run.ask(_step_question(self._run.site, [question]))
         with self._run.changed:
-            self.asks, self.answer = (step, effect), None
+            self.asks, self.answer = question, None
             self._run.changed.notify_all()
             self._run.await_(lambda: self.answer is not None)
             self.asks = None
             return bool(self.answer)
-
-    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
-        """Ask at once: what a record says that is not proven concerns this member only."""
-        name = safe_text(drill.id)
-        question = SiteQuestion(
-            SiteQuestionKind.UNPROVEN,
-            f"A person must agree to what the record of {safe_text(drill.pipeline)} says.",
-            tuple(lines),
-            name,
-            pipelines=(drill.pipeline,),
-        )
-        return self._run.ask(question)
 
     # Its peers
 
@@ -203,7 +199,7 @@ class SiteRun:
         site: SiteDrill,
         pipelines: Mapping[str, SitePipeline],
         may: Mapping[str, Access],
-        operator: SiteOperator,
+        operator: Operator[SiteDrill],
     ) -> None:
         self.site = site
         self._operator, self._may = operator, may
@@ -218,6 +214,11 @@ class SiteRun:
             state.member.drill: MemberRun(self, state, pipelines.get(state.pipeline))
             for state in site.members
         }
+
+    def actor(self, member: MemberRun, pipeline: SitePipeline) -> Actor:
+        """Return who acts on the drill of a member: its operator and its peers are the member."""
+        may = self._may[pipeline.name]
+        return Actor(pipeline.flow, pipeline.files, may, member, member)
 
     # Shared state
 
@@ -242,11 +243,11 @@ class SiteRun:
             self.stop(error)
             raise
 
-    def ask(self, question: SiteQuestion) -> bool:
-        """Ask the operator; the members work on meanwhile."""
+    def ask(self, question: Question) -> bool:
+        """Ask the operator of the site drill as it then is; the members work on meanwhile."""
         try:
             with self._asking:
-                return self._operator.confirm(self.site, question)
+                return self._operator.ask(replace(question, drill=self.site))
         except K2kError as error:
             self.stop(error)
             raise
@@ -395,7 +396,7 @@ class SiteRun:
         if not self._may_start:
             return self._start if all(member.has_begun for member in members) else None
         waiting = {
-            member.id: member.asks[0]
+            member.id: member.asks.step
             for member in members
             if member.asks is not None and member.answer is None
         }
@@ -454,14 +455,12 @@ class SiteRun:
         """Ask once for all members that wait for a phase or hook, with what it does for each."""
         with self.changed:
             asking = [
-                (member, member.asks[1])
+                (member, member.asks)
                 for member in self.members.values()
-                if member.asks is not None and member.asks[0] == step
+                if member.asks is not None and member.asks.step == step
             ]
-        names = [self.site.find(member.id).pipeline for member, _ in asking]
         others = self._list_others({member.id for member, _ in asking})
-        effects = [effect for _, effect in asking]
-        if not self.ask(_step_question(self.site, step, names, effects, others)):
+        if not self.ask(_step_question(self.site, [question for _, question in asking], others)):
             raise _not_confirmed(step, self.site)
         with self.changed:
             for member, _ in asking:
@@ -535,9 +534,8 @@ class SiteRun:
         pipeline = member.pipeline
         if state.drill is None or pipeline is None or state.drill.is_over:
             return
-        may = self._may[pipeline.name]
         try:
-            drill = abort_drill(pipeline.flow, member.id, pipeline.files, may, member, peers=member)
+            drill = abort_drill(self.actor(member, pipeline), member.id)
         except K2kError as error:
             why = f"left out, and not aborted: {safe_message(error.message)}"
             log.warning("site drill %s: %s: %s", self.site.id, state.pipeline, why)
@@ -553,7 +551,7 @@ _STAYS = "The site drill stays where it is."
 
 def leave_out_question(
     site: SiteDrill, states: Sequence[MemberState], verb: str = "resume"
-) -> SiteQuestion:
+) -> Question:
     """Return the question whether members that have failed are left out.
 
     Args:
@@ -564,8 +562,9 @@ def leave_out_question(
     count = counted(len(states), "pipeline")
     others = "are aborted without them" if verb == "abort" else "go on without them"
     lines = [f"{safe_text(state.pipeline)}: {state.error or _live(state)}" for state in states]
-    return SiteQuestion(
-        SiteQuestionKind.LEAVE_OUT,
+    return Question(
+        QuestionKind.LEAVE_OUT,
+        site,
         f"Leave out {count} of {safe_text(site.name)}: their drills are aborted as far as their "
         f"clusters answer, and the others {others}",
         tuple(lines),
@@ -576,26 +575,34 @@ def leave_out_question(
 
 
 def _step_question(
-    site: SiteDrill,
-    step: str,
-    pipelines: Sequence[str],
-    effects: Sequence[str],
-    others: Sequence[str] = (),
-) -> SiteQuestion:
+    site: SiteDrill, asked: Sequence[Question], others: Sequence[str] = ()
+) -> Question:
     """Return the question whether a phase or hook is confirmed, with its effect on each member."""
+    step = asked[0].step
+    pipelines = tuple(name for question in asked for name in question.pipelines)
     lines: list[str] = []
-    for pipeline, effect in zip(pipelines, effects, strict=True):
-        first, *more = effect.splitlines()
-        lines += [f"{safe_text(pipeline)}: {safe_message(first)}"]
-        lines += [f"    {safe_message(line)}" for line in more]
-    return SiteQuestion(
-        SiteQuestionKind.PHASE,
+    for pipeline, question in zip(pipelines, asked, strict=True):
+        lines += [f"{safe_text(pipeline)}: {question.text}"]
+        lines += [f"    {line}" for line in question.lines]
+    return Question(
+        QuestionKind.PHASE,
+        site,
         f"{step} of {counted(len(pipelines), 'pipeline')} of {safe_text(site.name)}",
         (*lines, *others),
         site.name,
-        step,
-        tuple(pipelines),
-        site.next_verb,
+        step=step,
+        pipelines=pipelines,
+        verb=site.next_verb,
+    )
+
+
+def _agree_for(question: Question) -> Question:
+    """Return what a member asks of a person, as it is asked of the operator of the site drill."""
+    names = list_names(question.pipelines, _NAMED)
+    return replace(
+        question,
+        text=f"A person must agree to what the record of {names} says.",
+        lines=(question.text, *question.lines),
     )
 
 

@@ -171,6 +171,20 @@ def test_an_abort_shows_what_it_restores_with_escaped_names() -> None:
     watch(steps, stopped())
 
 
+@pytest.mark.parametrize(("owner", "named"), [("", "another operator"), ("a" * 99, "a" * 59 + "…")])
+def test_nobody_acts_beside_an_operator_whose_record_has_no_name_or_a_long_one(
+    owner: str, named: str
+) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        screen = console.screen
+        assert isinstance(screen, DrillScreen)
+        assert screen.refusal("resume") == f"{named} acts on it; O takes it over"
+        assert screen.refusal("take_over") == ""
+
+    watch(steps, replace(acted(stopped()), owner=owner))
+
+
 def test_a_planned_drill_whose_source_is_lost_offers_to_continue_without_it() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)

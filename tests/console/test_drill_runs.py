@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
+from k2ktui.console.drill_operator import OpenQuestion, ScreenOperator, StoppedHere
 from k2ktui.console.event_log import EventKind
-from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
+from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.screens.drill_runs import DrillRun
 from k2ktui.drill import operations
+from k2ktui.drill.operator import agree_question, step_question, take_over_question
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.hook_steps import begin_hook, put_hook, with_file_hooks
 from k2ktui.engine.drill.hooks import Hook, HookStatus, describe_hook
@@ -29,6 +32,9 @@ APPLYING = acted(
 )
 
 
+COMMITS = step_question(APPLYING, DrillPhase.APPLY, "commit 6 offsets of 4 groups")
+
+
 @dataclass
 class Steps:
     """Steps of a drill on its thread; each waits for the test."""
@@ -36,14 +42,14 @@ class Steps:
     confirmed: list[bool] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self, operator: ScreenOperator) -> Drill:
+    def ask(self, operator: ScreenOperator[Drill]) -> Drill:
         """Ask for the confirmation of a phase, and end."""
         operator.show(APPLYING)
-        agreed = operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets of 4 groups")
+        agreed = operator.ask(COMMITS)
         self.confirmed.append(agreed)
         return replace(APPLYING, status=DrillStatus.DONE, ended_ms=APPLYING.started_ms + 60_000)
 
-    def wait(self, operator: ScreenOperator) -> Drill:
+    def wait(self, operator: ScreenOperator[Drill]) -> Drill:
         """Show progress until it is held."""
         while not self.released.wait(0.05):
             operator.show(APPLYING)
@@ -55,7 +61,7 @@ def screen_of(console: ConsoleDriver) -> DrillScreen:
     return console.screen
 
 
-async def run(console: ConsoleDriver, job: Callable[[ScreenOperator], Drill]) -> None:
+async def run(console: ConsoleDriver, job: Callable[[ScreenOperator[Drill]], Drill]) -> None:
     """Open the drill, and run a job in place of the real one."""
     await console.press("enter")
     await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
@@ -87,9 +93,9 @@ def test_a_person_agrees_to_an_unproven_record_by_the_drill_s_id() -> None:
     lines = ("It is not proven that a drill wrote the record.", "  group billing: 500 → 7")
     answers: list[bool] = []
 
-    def ask(operator: ScreenOperator) -> Drill:
-        answers.append(operator.agree(APPLYING, lines))
-        answers.append(operator.agree(APPLYING, lines))
+    def ask(operator: ScreenOperator[Drill]) -> Drill:
+        answers.append(operator.ask(agree_question(APPLYING, lines)))
+        answers.append(operator.ask(agree_question(APPLYING, lines)))
         return APPLYING
 
     async def steps(console: ConsoleDriver) -> None:
@@ -107,9 +113,10 @@ def test_a_person_agrees_to_an_unproven_record_by_the_drill_s_id() -> None:
 
 def test_the_point_of_no_return_is_not_confirmed_by_enter() -> None:
     confirmed: list[bool] = []
+    opens = step_question(APPLYING, DrillPhase.OPEN_TARGET, "It opens the target.")
 
-    def ask(operator: ScreenOperator) -> Drill:
-        confirmed.append(operator.confirm(APPLYING, DrillPhase.OPEN_TARGET, "It opens the target."))
+    def ask(operator: ScreenOperator[Drill]) -> Drill:
+        confirmed.append(operator.ask(opens))
         return APPLYING
 
     async def steps(console: ConsoleDriver) -> None:
@@ -143,7 +150,7 @@ def test_a_question_waits_while_another_screen_is_shown() -> None:
     steps_ = Steps()
     begin = threading.Event()
 
-    def later(operator: ScreenOperator) -> Drill:
+    def later(operator: ScreenOperator[Drill]) -> Drill:
         assert begin.wait(TIMEOUT)
         return steps_.ask(operator)
 
@@ -184,9 +191,9 @@ def test_a_drill_is_held_where_it_is_and_cannot_be_left_while_it_runs() -> None:
 
 
 def test_what_is_not_confirmed_is_no_failure() -> None:
-    def declined(operator: ScreenOperator) -> Drill:
+    def declined(operator: ScreenOperator[Drill]) -> Drill:
         operator.show(APPLYING)
-        if not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets of 4 groups"):
+        if not operator.ask(COMMITS):
             raise Declined("apply was not confirmed")
         return APPLYING
 
@@ -204,7 +211,7 @@ def test_what_is_not_confirmed_is_no_failure() -> None:
 def test_a_drill_stops_when_the_console_ends() -> None:
     ended = threading.Event()
 
-    def job(operator: ScreenOperator) -> Drill:
+    def job(operator: ScreenOperator[Drill]) -> Drill:
         try:
             return Steps().wait(operator)
         finally:
@@ -246,8 +253,8 @@ def test_a_running_drill_whose_source_is_lost_continues_without_it(
 def test_a_running_drill_is_stopped_and_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     steps_, begun, restored = Steps(), threading.Event(), threading.Event()
 
-    def abort(*arguments: object, **_: object) -> Drill:
-        operator = arguments[4]
+    def abort(actor: Actor, *_: object, **__: object) -> Drill:
+        operator = actor.operator
         assert isinstance(operator, ScreenOperator)
         aborting = replace(APPLYING, status=DrillStatus.ABORTING)
         begun.set()
@@ -282,7 +289,7 @@ def test_an_abort_in_the_moment_in_which_a_drill_stops_is_not_lost(
     over = replace(APPLYING, status=DrillStatus.ABORTED, ended_ms=APPLYING.beat_ms)
     monkeypatch.setattr(operations, "abort_drill", lambda *_, **__: over)
 
-    def job(operator: ScreenOperator) -> Drill:
+    def job(operator: ScreenOperator[Drill]) -> Drill:
         threads.append(threading.current_thread())
         return steps_.wait(operator)
 
@@ -330,14 +337,14 @@ def test_progress_of_the_own_drill_is_not_replaced_by_an_older_view() -> None:
 
 def test_an_abort_is_not_left_half_way() -> None:
     shown: list[Drill] = []
-    operator = ScreenOperator(shown.append, lambda _: None, can_stop=False)
+    operator = ScreenOperator[Drill](shown.append, lambda _: None, can_stop=False)
     operator.stop()
     operator.show(APPLYING)
     assert shown == [APPLYING]
 
 
 def test_what_has_ended_is_not_stopped_any_more() -> None:
-    operator = ScreenOperator(lambda _: None, lambda _: None)
+    operator = ScreenOperator[Drill](lambda _: None, lambda _: None)
     operator.stop()
     operator.show(replace(APPLYING, status=DrillStatus.DONE))
     with pytest.raises(StoppedHere, match="was stopped here"):
@@ -345,17 +352,17 @@ def test_what_has_ended_is_not_stopped_any_more() -> None:
 
 
 def test_only_the_first_answer_counts() -> None:
-    asked: list[Question] = []
+    asked: list[OpenQuestion] = []
 
-    def answer(question: Question) -> None:
+    def answer(question: OpenQuestion) -> None:
         asked.append(question)
         question.answer(False)
         question.answer(True)
 
-    operator = ScreenOperator(lambda _: None, answer)
-    assert not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets")
-    assert not operator.confirm_take_over(APPLYING)
-    assert [question.step for question in asked] == [DrillPhase.APPLY, ""]
+    operator = ScreenOperator[Drill](lambda _: None, answer)
+    assert not operator.ask(COMMITS)
+    assert not operator.ask(take_over_question(APPLYING))
+    assert [question.question.step for question in asked] == [DrillPhase.APPLY, ""]
 
 
 HOOK = Hook(DrillPhase.APPLY, False, "switch", ("/bin/switch", "west"), 60.0, ("/bin/switch",))
@@ -371,8 +378,10 @@ def with_hook(drill: Drill, status: HookStatus, **changes: Any) -> Drill:
 def test_a_hook_is_confirmed_by_its_place_and_its_phase() -> None:
     confirmed: list[bool] = []
 
-    def ask(operator: ScreenOperator) -> Drill:
-        confirmed.append(operator.confirm(APPLYING, HOOK.step, f"The {describe_hook(HOOK)}"))
+    def ask(operator: ScreenOperator[Drill]) -> Drill:
+        confirmed.append(
+            operator.ask(step_question(APPLYING, HOOK.step, f"The {describe_hook(HOOK)}"))
+        )
         return APPLYING
 
     async def steps(console: ConsoleDriver) -> None:

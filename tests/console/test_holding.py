@@ -159,7 +159,7 @@ def test_moved_topics_are_copied_again_after_the_name(monkeypatch: pytest.Monkey
     released: list[Sequence[MovedTopic]] = []
     kept = "1 topic of the source stays denied to all producers"
 
-    def release(flow: object, moves: Sequence[MovedTopic], *rest: object) -> list[str]:
+    def release(actor: object, moves: Sequence[MovedTopic]) -> list[str]:
         released.append(moves)
         made.moved = MovedTopics()
         return [MOVE.drill]

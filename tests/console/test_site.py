@@ -12,8 +12,11 @@ from k2ktui.console.screens.site_member import MemberScreen
 from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.drill.operator import Question, QuestionKind, agree_question, step_question
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.site import gather_site
+from k2ktui.site.run import SiteRun
 from tests.support.console.driver import ConsoleDriver, Steps, drive_session
 from tests.support.console.fleets import MadeFleet
 from tests.support.console.pictures import THEMES, compare_session_after, each_screen
@@ -27,6 +30,7 @@ from tests.support.console.sites import (
     site_session,
 )
 from tests.support.drill.made_drills import NOON_MS, listed
+from tests.support.drill.sites import SiteYes
 
 SIZES = [(80, 24), (120, 35), (200, 60)]
 KEYS = {"site-drills": (), "site": ("enter",), "site-held": ("enter", "down", "enter")}
@@ -129,6 +133,11 @@ def test_a_change_is_confirmed_by_the_name_of_the_site(key: str, said: str) -> N
         await console.pilot.pause()
         assert said in " ".join(console.text.replace("│", " ").split())
         assert "type paris to" in console.text
+        # R and F can still be aborted; what is left out, and how a drill was turned, stays.
+        await console.type("paris")
+        await console.sees(
+            "then Enter, or Tab and space" if key in "RF" else "then Tab and space; Esc cancels"
+        )
         await console.press("escape")
 
     on_site(steps, *idle(half_way()))
@@ -241,3 +250,32 @@ def test_an_empty_directory_of_drills_says_what_to_do() -> None:
         await console.sees("No site drill yet. N starts one")
 
     drive_session(site_session(), steps, screen="8")
+
+
+def test_what_is_asked_while_it_is_aborted_is_completed_by_an_abort() -> None:
+    site = gather_site(half_way(), {})
+    screen = SiteScreen(site)
+    asks = Question(
+        QuestionKind.PHASE, site, "It undoes the hook.", (), "paris", step="before-apply"
+    )
+    assert screen.way_back_lines(asks) == ["You can still go back afterwards: X aborts all."]
+    assert screen.stop_line(site) == "Esc stops the site drill here; R resumes it."
+    aborting = gather_site([replace(one, status=DrillStatus.ABORTING) for one in half_way()], {})
+    assert screen.way_back_lines(replace(asks, drill=aborting)) == []
+    assert screen.stop_line(aborting) == "Esc stops the site drill here; X completes the abort."
+
+
+def test_a_pipeline_is_called_what_the_site_drill_calls_it_not_what_its_record_says() -> None:
+    aborting = (replace(one, status=DrillStatus.ABORTING) for one in idle(half_way()))
+    site = gather_site([replace(one, pipeline="elsewhere") for one in aborting], {})
+    operator = SiteYes()
+    run = SiteRun(site, {}, {}, operator)
+    state = site.moving[0]
+    assert state.drill is not None
+    unproven = agree_question(state.drill, ["It is not proven that a drill wrote the record."])
+    for question in (step_question(state.drill, "before-apply", "It undoes the hook."), unproven):
+        assert run.members[state.member.drill].ask(question)
+    for asked in operator.questions:
+        assert asked.pipelines == (state.pipeline,)
+        assert "elsewhere" not in " ".join((asked.text, *asked.lines))
+    assert SiteScreen(site).check_subject(state.drill) == f"{state.pipeline}: "

@@ -6,10 +6,8 @@ that leave one cluster.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +15,7 @@ import click
 
 from k2ktui.cli.changes import Change, ChangeFlags, change_flags, run_change
 from k2ktui.cli.check import marked_text
-from k2ktui.cli.drill.operators import (
-    open_operator,
-    open_site,
-    print_drill,
-    print_result,
-    print_site,
-    print_site_result,
-    write_html,
-)
+from k2ktui.cli.drill.drills import PipelineDrills, open_drills
 from k2ktui.cli.drill.options import (
     ACCEPT,
     DRY_RUN,
@@ -34,9 +24,11 @@ from k2ktui.cli.drill.options import (
     LEAVE_OUT,
     TAIL,
     TAKE_OVER,
+    TOLD,
     WATCH,
     YES_TO,
     YES_TO_HOOKS,
+    Told,
     begin_options,
     drill_options,
     failback_options,
@@ -46,38 +38,23 @@ from k2ktui.cli.drill.options import (
     read_ids,
     read_only,
     read_pattern,
-    read_phases,
-    refuse_with_directory,
-    site_directory,
+    read_told,
     switchover_options,
 )
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import load_flow, load_pipeline_flow
 from k2ktui.cli.terminal.notes import print_note
-from k2ktui.cli.terminal.tables import print_json, print_table
-from k2ktui.drill.report import report_json, report_markdown
-from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
-from k2ktui.engine.drill.hook_steps import hooks_of
-from k2ktui.engine.drill.hooks import Hook, describe_hook, hook_json
-from k2ktui.engine.drill.model import DrillOptions, Fence, phases_of
-from k2ktui.engine.drill.steps import describe_phase, needs_confirmation
-from k2ktui.engine.name_pattern import pattern_of
+from k2ktui.cli.terminal.tables import print_json
+from k2ktui.drill.report import report_json
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.model import Fence
 from k2ktui.errors import ConfigError, ExitCode, TimedOut
-from k2ktui.present.drills import drill_columns
-from k2ktui.present.formatting import WORDS
-from k2ktui.present.site_drills import site_columns
-from k2ktui.site.report import site_json, site_markdown
-from k2ktui.text import counted, list_names, safe_message, safe_text
+from k2ktui.text import list_names, safe_message, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.drill.topics import DrillTopics
     from k2ktui.engine.drill.checks import CheckResult
-    from k2ktui.fleet.files import PipelineFile
-    from k2ktui.site.operations import SiteChoice
-    from k2ktui.sync.flow import Flow
 
 _LISTED = 20
-_ASKED = " Must be confirmed."
 
 
 @click.group(help="Rehearse and carry out a failover, step by step, with proof.")
@@ -160,112 +137,20 @@ def _begin(
     *,
     files: tuple[str, ...],
     directory: Path | None,
-    from_cluster: str | None,
-    only: str | None,
-    leave_out: tuple[str, ...],
     dry_run: bool,
-    unlock: bool,
-    as_json: bool,
-    yes_to: str | None = None,
     **chosen: Any,
 ) -> int:
+    given = {name: chosen.pop(name) for name in TOLD if name in chosen}
     options = drill_options(**chosen)
-    agreed = read_phases(yes_to)
-    selection = {"from": from_cluster, "only": only, "leave_out": leave_out}
-    if site := site_directory(files, directory, **selection):
-        from k2ktui.site.operations import SiteChoice, start_site
-
-        refuse_with_directory(
-            forward=options.forward, export_to=options.export_to, topics=options.topics
-        )
-        choice = SiteChoice(from_cluster or "", pattern_of("--only", only), frozenset(leave_out))
-        with open_site(site, agreed, leave_out, quiet=as_json) as (pipelines, operator):
-            if dry_run:
-                return _show_phases(kind, options, as_json, (), _show_members(pipelines, choice))
-            begun = start_site(pipelines, kind, options, choice, operator, unlock=unlock)
-        return print_site_result(begun, as_json)
-    from k2ktui.drill.operations import start_drill
-    from k2ktui.drill.topics import read_topics
-
-    flow = load_flow(files)
-    if dry_run:
-        shown = read_topics(flow, kind, options) if options.topics else None
-        return _show_phases(kind, options, as_json, flow.config.drill.hook_list, topics=shown)
-    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, person):
-        made = start_drill(flow, kind, options, files, may, person)
-    return print_result(made, as_json, flow, files)
-
-
-def _show_members(files: Sequence[PipelineFile], choice: SiteChoice) -> dict[str, Any]:
-    """Print which pipelines a site drill would move, on stderr; return it as JSON, too."""
-    from k2ktui.engine.drill.site_selection import describe_unknown
-    from k2ktui.site.directory import list_pipelines
-    from k2ktui.site.operations import select_members
-
-    selection = select_members(files, choice)
-    hooks = {one.file: one.flow.config.drill.hook_list for one in list_pipelines(files)}
-    cluster = safe_text(selection.cluster)
-    count = counted(len(selection.members), "pipeline")
-    click.echo(f"{count} of {safe_text(selection.name)} (cluster {cluster}):", err=True)
-    for member in selection.members:
-        name, to = safe_text(member.pipeline), safe_text(member.target)
-        click.echo(f"    {name} to {to} ({safe_text(member.file)})", err=True)
-        for hook in hooks[member.file]:
-            click.echo(f"        {describe_hook(hook)}", err=True)
-    for file in selection.unknown:
-        click.echo(f"    source not known: {describe_unknown(file)}", err=True)
-    return {
-        "site": selection.name,
-        "cluster": selection.cluster,
-        "pipelines": [member.pipeline for member in selection.members],
-        "unknown": [file.file for file in selection.unknown],
-        "hooks": {
-            member.pipeline: list(map(hook_json, hooks[member.file]))
-            for member in selection.members
-        },
-    }
-
-
-def _show_phases(
-    kind: DrillKind,
-    options: DrillOptions,
-    as_json: bool,
-    hooks: Sequence[Hook],
-    selection: Mapping[str, Any] | None = None,
-    topics: DrillTopics | None = None,
-) -> int:
-    names, lines = (topics.names, topics.lines) if topics else ((), ())
-    order = phases_of(kind, names)
-    phases = [
-        {
-            "phase": str(phase),
-            "does": describe_phase(phase, options.fence, names),
-            "confirmed": needs_confirmation(phase, options.fence),
-        }
-        for phase in order
-    ]
-    if as_json:
-        shown = {"kind": str(kind), "phases": phases, "hooks": list(map(hook_json, hooks))}
-        if topics is not None:
-            shown |= {"topics": list(names), "notes": list(lines)}
-        print_json({**shown, **(selection or {})})
-        return ExitCode.OK
-
-    def list_hooks(phase: DrillPhase, *, after: bool) -> None:
-        asked = " Never run in a rehearsal." if kind is DrillKind.REHEARSE else _ASKED
-        for hook in hooks_of(hooks, phase, after=after):
-            click.echo(f"    {describe_hook(hook)}{asked}")
-
-    for line in lines:
-        click.echo(line)
-    for number, (phase, row) in enumerate(zip(order, phases, strict=True), start=1):
-        list_hooks(phase, after=False)
-        click.echo(f"{number:>3} {phase}: {row['does']}{_ASKED if row['confirmed'] else ''}")
-        list_hooks(phase, after=True)
-    for hook in (hook for hook in hooks if hook.phase not in order):
-        click.echo(f"    not run, as a {kind.noun} has no such phase: {describe_hook(hook)}")
-    click.echo("No drill was begun.", err=True)
-    return ExitCode.OK
+    drills = open_drills(
+        files,
+        directory,
+        read_told(**given),
+        forward=options.forward,
+        export_to=options.export_to,
+        topics=options.topics,
+    )
+    return (drills.dry_run if dry_run else drills.begin)(kind, options)
 
 
 @drill.command(help="Run the checks of a drill now; nothing is changed.")
@@ -335,53 +220,7 @@ def check_text(result: CheckResult) -> str:
 @options.json
 def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     """Print the drills, the newest first; findings if a pipeline could not be read."""
-    if site := site_directory(files, directory):
-        return _list_sites(site, as_json)
-    from k2ktui.drill.operations import list_all
-
-    flow = load_flow(files)
-    drills, rehearsals = list_all(flow)
-    if not as_json:
-        title = f"Drills of {safe_text(flow.config.name)}"
-        print_table(title, drill_columns(WORDS), drills)
-        return ExitCode.OK
-    rows = [
-        {
-            "id": d.id,
-            "kind": d.kind,
-            "status": d.status,
-            "started_by": d.started_by,
-            "topics": list(d.topics),
-        }
-        for d in drills
-    ]
-    trend = [rehearsal.as_json() for rehearsal in rehearsals]
-    print_json({"pipeline": flow.config.name, "drills": rows, "rehearsals": trend})
-    return ExitCode.OK
-
-
-def _list_sites(directory: Path, as_json: bool) -> int:
-    from k2ktui.fleet.files import read_directory
-    from k2ktui.site.operations import list_sites
-
-    sites, errors = list_sites(read_directory(directory))
-    if as_json:
-        rows = [
-            {
-                "id": site.id,
-                "site": site.name,
-                "kind": str(site.kind),
-                "status": str(site.status),
-                "pipelines": [state.pipeline for state in site.members],
-            }
-            for site in sites
-        ]
-        print_json({"drills": rows, "unread": dict(errors)})
-    else:
-        print_table(f"Site drills of {safe_text(directory)}", site_columns(WORDS), sites)
-    for name, why in errors.items():
-        click.echo(f"{safe_text(name)} could not be read: {safe_message(why)}", err=True)
-    return int(ExitCode.FINDINGS if errors else ExitCode.OK)
+    return open_drills(files, directory, Told(as_json)).list()
 
 
 @drill.command(
@@ -391,27 +230,9 @@ def _list_sites(directory: Path, as_json: bool) -> int:
 @click.argument("drill_id", metavar="ID")
 @files_or_directory
 @options.json
-def show(drill_id: str, files: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
+def show(drill_id: str, files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     """Print one drill."""
-    if directory := site_directory(files, directory):
-        from k2ktui.fleet.files import read_directory
-        from k2ktui.site.operations import read_site
-
-        site = read_site(read_directory(directory), drill_id)
-        if as_json:
-            print_json(site_json(site))
-        else:
-            print_site(site)
-        return
-    from k2ktui.drill.operations import read_drill
-    from k2ktui.drill.ownership import is_acted_on
-
-    one = read_drill(load_flow(files), drill_id)
-    acting = is_acted_on(one)
-    if as_json:
-        print_json({**asdict(one), "acting": acting})
-    else:
-        print_drill(one, acting=acting)
+    return open_drills(files, directory, Told(as_json)).show(drill_id)
 
 
 @drill.command(help="Continue a drill on this host.")
@@ -436,59 +257,29 @@ def resume(
     drill_id: str,
     files: tuple[str, ...],
     directory: Path | None,
-    leave_out: tuple[str, ...],
-    yes_to: str | None,
-    take_over: bool,
     as_kind: str | None,
     from_fence: bool,
     accepted: str | None,
     tail: str | None,
     export_to: str | None,
     forward: str | None,
-    unlock: bool,
-    as_json: bool,
+    **given: Any,
 ) -> int:
     """Resume a drill."""
-    agreed, accept = read_phases(yes_to), read_ids(accepted)
+    told = read_told(**given)
+    accept = read_ids(accepted)
     if as_kind and from_fence:
         raise ConfigError(
             "--as and --from-fence cannot be combined", unchanged="Nothing was changed."
         )
-    how: dict[str, Any] = {
-        "as_disaster": bool(as_kind),
-        "from_fence": from_fence,
-        "accept": accept,
-        "chosen": failback_options(tail, export_to, forward),
-    }
-    if directory := site_directory(files, directory, leave_out=leave_out):
-        from k2ktui.site.operations import resume_site
-
-        refuse_with_directory(forward=forward, export_to=export_to)
-        with open_site(directory, agreed, leave_out, quiet=as_json) as (pipelines, operator):
-            site = resume_site(
-                pipelines,
-                drill_id,
-                operator,
-                unlock=unlock,
-                take_over=take_over,
-                left_out=frozenset(leave_out),
-                **how,
-            )
-        return print_site_result(site, as_json)
-    from k2ktui.drill.operations import resume_drill
-
-    flow = load_flow(files)
-    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, person):
-        made = resume_drill(
-            flow,
-            drill_id,
-            files,
-            may,
-            person,
-            take_over=(lambda _: True) if take_over else person.confirm_take_over,
-            **how,
-        )
-    return print_result(made, as_json, flow, files)
+    drills = open_drills(files, directory, told, forward=forward, export_to=export_to)
+    return drills.resume(
+        drill_id,
+        as_disaster=bool(as_kind),
+        from_fence=from_fence,
+        accept=accept,
+        chosen=failback_options(tail, export_to, forward),
+    )
 
 
 @drill.command(help="Restore what a drill changed, until the target is opened.")
@@ -504,44 +295,12 @@ def abort(
     drill_id: str,
     files: tuple[str, ...],
     directory: Path | None,
-    leave_out: tuple[str, ...],
-    yes_to: str | None,
-    take_over: bool,
     forward: str | None,
-    unlock: bool,
-    as_json: bool,
+    **given: Any,
 ) -> int:
     """Abort a drill."""
-    agreed = read_phases(yes_to)
-    if directory := site_directory(files, directory, leave_out=leave_out):
-        from k2ktui.site.operations import abort_site
-
-        refuse_with_directory(forward=forward)
-        with open_site(directory, agreed, leave_out, quiet=as_json) as (pipelines, operator):
-            site = abort_site(
-                pipelines,
-                drill_id,
-                operator,
-                unlock=unlock,
-                take_over=take_over,
-                left_out=frozenset(leave_out),
-            )
-        return print_site_result(site, as_json)
-    from k2ktui.drill.operations import abort_drill
-
-    flow = load_flow(files)
-    back = failback_options(forward=forward)
-    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, person):
-        made = abort_drill(
-            flow,
-            drill_id,
-            files,
-            may,
-            person,
-            take_over=(lambda _: True) if take_over else person.confirm_take_over,
-            **back,
-        )
-    return print_result(made, as_json, flow, files)
+    told = read_told(**given)
+    return open_drills(files, directory, told, forward=forward).abort(drill_id, forward)
 
 
 @drill.command(
@@ -567,18 +326,18 @@ def release(
             hint="ID lets a pipeline start again that this drill has fenced; --topics REGEX lets "
             "topics be copied again that drills have moved.",
         )
-    flow = load_flow(files)
+    drills = PipelineDrills(files, Told(flags.as_json, flags.unlock))
     if drill_id is None:
-        return _release_topics(flow, read_pattern("--topics", topics), files, flags)
+        return _release_topics(drills, read_pattern("--topics", topics), flags)
     from k2ktui.drill.kept_fences import list_kept_fences
     from k2ktui.drill.operations import list_drills, release_replicator
 
-    name = flow.config.name
-    with open_operator(flow, (), unlock=flags.unlock, quiet=flags.as_json) as (may, operator):
+    flow, name = drills.flow, drills.flow.config.name
+    with drills.open_actor() as actor:
         kept = list_kept_fences(flow, [one for one in list_drills(flow) if one.id == drill_id])
 
         def apply() -> dict[str, Any]:
-            released = release_replicator(flow, drill_id, files, may, operator)
+            released = release_replicator(actor, drill_id)
             lost = {"id": drill_id, "pipeline": name}  # its record is
             return lost if released is None else report_json(released)
 
@@ -594,11 +353,11 @@ def release(
         return run_change(change, flags)
 
 
-def _release_topics(flow: Flow, pattern: str, files: tuple[str, ...], flags: ChangeFlags) -> int:
+def _release_topics(drills: PipelineDrills, pattern: str, flags: ChangeFlags) -> int:
     from k2ktui.drill.operations import find_released, preview_release, release_moved
 
-    name = flow.config.name
-    with open_operator(flow, (), unlock=flags.unlock, quiet=flags.as_json) as (may, operator):
+    flow, name = drills.flow, drills.flow.config.name
+    with drills.open_actor() as actor:
         moves = find_released(flow, pattern)
         topics = list_names([move.topic for move in moves], _LISTED)
         kept = preview_release(flow, moves)
@@ -613,7 +372,7 @@ def _release_topics(flow: Flow, pattern: str, files: tuple[str, ...], flags: Cha
             f"let this pipeline copy {topics} to the target again; the others stop for seconds",
             show=lambda: None,
             check=check,
-            apply=lambda: release_moved(flow, moves, files, may, operator),
+            apply=lambda: release_moved(actor, moves),
             report=lambda _: click.echo(
                 f"Pipeline {safe_text(name)} copies {topics} again.", err=True
             ),
@@ -655,45 +414,5 @@ def report(
     if html is not None and (verifies or as_json):
         other = "--verify" if verifies else "--json"
         raise ConfigError(f"--html and {other} cannot be combined", unchanged="Nothing was done.")
-    if directory := site_directory(files, directory):
-        from k2ktui.drill.report_html import render_html
-        from k2ktui.fleet.files import read_directory
-        from k2ktui.site.operations import read_site, verify_site
-        from k2ktui.site.report import make_site_report
-
-        pipelines = read_directory(directory)
-        if verifies:
-            return _print_problems(
-                drill_id, verify_site(pipelines, drill_id), "reports and the journals", as_json
-            )
-        site = read_site(pipelines, drill_id)
-        if html is not None:
-            write_html(html, render_html(make_site_report(site)))
-        else:
-            click.echo(json.dumps(site_json(site)) if as_json else site_markdown(site), nl=as_json)
-        return ExitCode.OK
-    from k2ktui.drill.operations import read_report, verify_drill
-    from k2ktui.drill.report_html import report_html
-
-    flow = load_flow(files)
-    if verifies:
-        one, problems = verify_drill(flow, drill_id)
-        return _print_problems(one.id, problems, "report and the journal", as_json)
-    one, rehearsals = read_report(flow, drill_id)
-    if html is not None:
-        write_html(html, report_html(one, rehearsals))
-    elif as_json:
-        print_json(report_json(one, rehearsals))
-    else:
-        click.echo(report_markdown(one, rehearsals), nl=False)
-    return ExitCode.OK
-
-
-def _print_problems(drill_id: str, problems: Sequence[str], what: str, as_json: bool) -> int:
-    if as_json:
-        print_json({"id": drill_id, "problems": problems})
-    for problem in problems:
-        click.echo(problem, err=True)
-    if not problems and not as_json:
-        click.echo(f"The {what} fit together.")
-    return int(ExitCode.FINDINGS if problems else ExitCode.OK)
+    drills = open_drills(files, directory, Told(as_json))
+    return drills.verify(drill_id) if verifies else drills.report(drill_id, html)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -155,45 +156,50 @@ def switchover_options(function: F) -> F:
     return add_options(*_SWITCHOVER)(function)
 
 
-def site_directory(
-    files: Sequence[str], directory: Path | None, **only_with_d: object
-) -> Path | None:
-    """Return the directory that a command is about, None if it is about one pipeline.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a command was told before it reads or changes drills.
 
-    Args:
-        files: those of ``-f``.
-        directory: that of ``-d``.
-        only_with_d: options that need ``-d``, by name.
+    Attributes:
+        as_json: print JSON, and only errors beside it.
+        unlock: also in production.
+        yes_to: phases and hooks that are confirmed in advance, or ``all``.
+        take_over: take a drill over from who acts on it, without a question.
+        cluster: with ``-d``, the cluster that is left; "" for the only one.
+        only: with ``-d``, a pattern of pipelines.
+        left_out: with ``-d``, pipelines that are left out in advance.
+    """
+
+    as_json: bool = False
+    unlock: bool = False
+    yes_to: frozenset[str] = frozenset()
+    take_over: bool = False
+    cluster: str = ""
+    only: str | None = None
+    left_out: tuple[str, ...] = ()
+
+
+TOLD = ("as_json", "unlock", "yes_to", "take_over", "from_cluster", "only", "leave_out")
+"""The parameters of commands that :func:`read_told` takes."""
+
+
+def read_told(
+    *,
+    as_json: bool,
+    unlock: bool,
+    leave_out: tuple[str, ...],
+    yes_to: str | None = None,
+    take_over: bool = False,
+    from_cluster: str | None = None,
+    only: str | None = None,
+) -> Told:
+    """Return what a command was told.
 
     Raises:
-        ConfigError: neither or both were given, or an option that needs ``-d``.
+        ConfigError: ``--yes-to`` names what is no phase.
     """
-    if files and directory:
-        raise ConfigError("-f and -d cannot be combined", unchanged=_NOTHING_DONE)
-    if not files and directory is None:
-        raise ConfigError(
-            "a pipeline file or a directory of them is required",
-            unchanged=_NOTHING_DONE,
-            hint="Give -f FILE, or -d DIR for all pipelines that leave one cluster.",
-        )
-    given = [name for name, value in only_with_d.items() if value]
-    if directory is None and given:
-        raise ConfigError(f"--{given[0].replace('_', '-')} needs -d DIR", unchanged=_NOTHING_DONE)
-    return directory
-
-
-def refuse_with_directory(**options: object) -> None:
-    """Refuse options that are for one pipeline; raises ConfigError."""
-    given = [name for name, value in options.items() if value]
-    if given:
-        hint = "Files are found beside those of the directory."
-        if given[0] == "topics":
-            hint = "Move topics of one pipeline with -f FILE; --only chooses whole pipelines."
-        raise ConfigError(
-            f"--{given[0].replace('_', '-')} cannot be combined with -d",
-            unchanged=_NOTHING_DONE,
-            hint=hint,
-        )
+    agreed = read_phases(yes_to)
+    return Told(as_json, unlock, agreed, take_over, from_cluster or "", only, leave_out)
 
 
 def drill_options(

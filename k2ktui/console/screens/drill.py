@@ -14,7 +14,6 @@ from textual.widget import Widget
 from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
-from k2ktui.console.screens.drill_checklist import acts_now
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
 from k2ktui.console.screens.drill_facts import (
     name_to_type,
@@ -23,7 +22,7 @@ from k2ktui.console.screens.drill_facts import (
     scale_text,
     trend_lines,
 )
-from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.screens.drill_phases import DrillScreen, acts_now
 from k2ktui.console.visuals.panel import Tile, is_wide, side_width
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.confirm import Confirm

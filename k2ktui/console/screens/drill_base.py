@@ -11,10 +11,8 @@ from textual.binding import Binding, BindingType
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.session import DemoStep
-from k2ktui.console.visuals.panel import Tile
 from k2ktui.console.widgets.choice_dialog import Choice, ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.errors import K2kError
 
@@ -27,12 +25,6 @@ class DrillBaseScreen(OperationScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("C", "demo", "Demo's clients", id="drill.demo"),
     ]
-
-    @property
-    def is_composed(self) -> bool:
-        """Whether all widgets are there; a change of size may come before, or while it closes."""
-        tiles = len(self.query(Tile))  # none yet, while only the table is there
-        return bool(self.query(Grid)) and 0 < tiles == len(self.query("Tile TextLines"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key of the demo outside it."""

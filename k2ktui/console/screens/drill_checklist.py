@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual import on
-from textual.containers import Container, Vertical
 from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_operator import Question, ScreenOperator
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
 from k2ktui.console.screens.drill_facts import (
@@ -26,13 +25,12 @@ from k2ktui.console.screens.drill_facts import (
     took_cell,
     way_tile,
 )
-from k2ktui.console.visuals.panel import Panel, Tile, is_framed, is_wide, side_width
+from k2ktui.console.screens.drill_frame import DrillFrame
+from k2ktui.console.visuals.panel import Tile, is_framed
 from k2ktui.console.visuals.shapes import bar, flow, picture_cell
-from k2ktui.console.widgets.foot_line import FootLine
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import fit, glyphs_of, wrap
+from k2ktui.console.widgets.styled_text import fit, glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
-from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.drill.progress import PhaseRow, describe_state, list_phases
 from k2ktui.drill.report import report_json, report_markdown, summarize
@@ -48,24 +46,18 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
 )
 from k2ktui.engine.drill.steps import (
-    can_go_back,
     describe_phase,
     describe_phase_of,
     failed_phase,
     find_change,
-    has_fenced,
-    is_acting,
     next_phase,
-    next_verb,
     waits_for_tail_choice,
 )
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.drills import (
-    describe_abort,
     describe_findings,
-    describe_task,
     hook_lines,
     judge_phase,
     phase_columns,
@@ -73,47 +65,33 @@ from k2ktui.present.drills import (
 )
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.text import counted, list_names, safe_message, safe_text
-from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import state_time
 
 # Cells of the table of phases beside the timeline: frame, scrollbar, the other columns and gaps.
 _BESIDE_BARS = 5 + 20 + 10 + 8 + 3 * 2
 _LEAST_LIVE = 30
 _NAMED = 3
-# The least lines of what happens now on a narrow terminal, and all others but the phases there;
-# all others but the evidence on a wide one.
-_NARROW_LINES, _BESIDE_NOW = 5, 11
+# All lines but the evidence on a wide terminal.
 _BESIDE_EVIDENCE = 26
 # The lines of the journal, with its frame, that are worth it.
 _LEAST_JOURNAL = 5
 
 
-def acts_now(drill: Drill, view: View, now: float) -> bool:
-    """Return whether a process was acting on a drill when the view's drills were read."""
-    return is_acting(drill, int(state_time(view, now) * 1000))
-
-
-class DrillChecklist(DrillBaseScreen):
-    """Shows a drill, and says which actions are possible.
+class DrillChecklist(DrillBaseScreen, DrillFrame[Drill]):
+    """Shows a drill.
 
     From 120 columns on, what happens now and the phase under the cursor stand beside the phases,
     which have a timeline. Below, what happens now is above them, and Enter opens a phase.
 
     Args:
         drill: the drill; None before it has begun.
-
-    Attributes:
-        operator: passes on what the drill that runs here asks; None if it does not run here.
-        question: what it asked last.
     """
 
     PANEL: ClassVar[str] = "Phases"
+    TITLES: ClassVar[tuple[str, str, str]] = ("Drill", "Checks", "Phase")
+    NARROW_LINES: ClassVar[int] = 5
 
     def __init__(self, drill: Drill | None) -> None:
-        super().__init__()
-        self.drill = drill
-        self.operator: ScreenOperator | None = None
-        self.question: Question | None = None
+        super().__init__(drill)
         # The phase whose texts are shown whole, and their dialog.
         self._whole: tuple[int, TextDialog] | None = None
         # What the columns were made for: cells of the timeline, and its heading.
@@ -129,21 +107,9 @@ class DrillChecklist(DrillBaseScreen):
         """The drill's id."""
         return self.drill.id if self.drill is not None else "new drill"
 
-    def body(self) -> Iterable[Widget]:
-        """Yield the tiles, what happens now, the phases, and the phase under the cursor."""
-        with Container(id="tiles"):
-            yield Tile("RTO", id="rto")
-            yield Tile("RPO", id="rpo")
-            yield Tile("Drill", id="way")
-            yield Tile("Checks", id="checks")
-        with Container(id="drill-list"):
-            with Vertical(id="drill-side"):
-                yield Tile("Now", id="now")
-                yield Tile("Phase", id="phase")
-            with Vertical(id="drill-phases"):
-                yield Panel("Phases", self.make_grid(), id="table")
-                yield Tile("Journal", id="journal")
-        yield FootLine()
+    def below_table(self) -> Iterable[Widget]:
+        """Yield the drill's entries in the journal."""
+        yield Tile("Journal", id="journal")
 
     def make_grid(self) -> Grid[TimedPhase]:
         """Create the table of phases."""
@@ -186,19 +152,6 @@ class DrillChecklist(DrillBaseScreen):
         room = self.size.width - self._side - _BESIDE_BARS
         return room if room < 2 * _LEAST_LIVE else room * 9 // 20
 
-    @property
-    def _side(self) -> int:
-        """The cells of the panels beside the phases; 0 where they are above them."""
-        return side_width(self) if is_wide(self) else 0
-
-    def show_view(self, view: View) -> None:
-        """Show the drill as another process wrote it; one that runs here is newer than the view."""
-        if self.drill is None or self.operator is not None:
-            return
-        newest = next((listed for listed in view.drills if listed.id == self.drill.id), None)
-        if newest is not None and newest.beat_ms >= self.drill.beat_ms:
-            self.show_drill(newest)
-
     def show_drill(self, drill: Drill) -> None:
         """Show a drill; the cursor follows the phase that is next, unless it was moved away."""
         before = self._next_row
@@ -234,8 +187,9 @@ class DrillChecklist(DrillBaseScreen):
         self.show_phases()
 
     @property
-    def _now_ms(self) -> int:
-        return int(self.session.feed.now() * 1000)
+    def row_count(self) -> int:
+        """The number of phases."""
+        return len(self.drill.phases) if self.drill is not None else 0
 
     @property
     def _next_row(self) -> PhaseRow | None:
@@ -243,18 +197,28 @@ class DrillChecklist(DrillBaseScreen):
         rows = list_phases(self.drill, acting=self._acts) if self.drill is not None else []
         return next((row for row in rows if row.is_next), None)
 
-    @property
-    def _acts(self) -> bool:
-        """Whether a process acts on the drill, here or elsewhere."""
-        return self.operator is not None or self.other_acts
+    # For subclasses
 
     @property
-    def other_acts(self) -> bool:
-        """Whether another process acts on the drill."""
-        view, drill = self.console.view, self.drill
-        if drill is None or drill.is_over or self.operator is not None or view is None:
-            return False
-        return acts_now(drill, view, self.session.feed.now())
+    @abstractmethod
+    def _acts(self) -> bool:
+        """Whether a process acts on the drill, here or elsewhere."""
+
+    @abstractmethod
+    def _to_do(self, drill: Drill) -> str:
+        """Return what the operator has to do, in one sentence; "" if it is said otherwise."""
+
+    @abstractmethod
+    def _who(self, drill: Drill) -> Cell:
+        """Return who acts on the drill."""
+
+    @abstractmethod
+    def _way_back(self, drill: Drill) -> Cell:
+        """Return whether the operator can still go back."""
+
+    def _source_is_lost(self, drill: Drill) -> bool:
+        """Return whether a drill that needs its source waits for it."""
+        return False
 
     # Texts
 
@@ -282,9 +246,8 @@ class DrillChecklist(DrillBaseScreen):
         """Show the drill's entries in the journal below its phases, if there is room."""
         table, panel = self.query_one("#table"), self.query_one("#journal", Tile)
         events = self.drill.events if self.drill is not None else ()
-        phases = len(self.drill.phases) if self.drill is not None else 0
-        edge = 2 if self._boxed else 1
-        high = phases + 1 + edge
+        edge = 2 if is_framed(self) else 1
+        high = self.row_count + 1 + edge
         room = self.room_lines - self._tile_lines - edge - high
         panel.display = bool(self._side and events) and room >= _LEAST_JOURNAL
         table.styles.height = high if panel.display else "1fr"
@@ -295,38 +258,11 @@ class DrillChecklist(DrillBaseScreen):
         panel.label("Journal", f"{len(shown):,} of {len(events):,}")
         panel.show([_event_line(event, width, glyphs_of(self)) for event in reversed(shown)])
 
-    @property
-    def _boxed(self) -> bool:
-        """Whether panels have whole frames."""
-        return is_framed(self)
-
-    @property
-    def _tile_lines(self) -> int:
-        """The lines of a tile's content."""
-        return 4 if self._boxed else 2
-
-    @property
-    def _narrow_lines(self) -> int:
-        """The lines of what happens now on a narrow terminal: what the phases do not need."""
-        phases = len(self.drill.phases) if self.drill is not None else 0
-        return max(_NARROW_LINES, self.size.height - phases - _BESIDE_NOW)
-
     def _show_tiles(self) -> None:
         drill, glyphs = self.drill, glyphs_of(self)
-        boxed, lines = self._boxed, self._tile_lines
-        columns = 4 if self._side else 3
-        tiles = self.query_one("#tiles")
-        tiles.styles.grid_size_columns = columns
-        tiles.styles.height = lines + (2 if boxed else 1)
-        self.query_one("#checks").display = columns == 4
-        rto, rpo, way, checks = (
-            self.query_one(f"#{name}", Tile) for name in ("rto", "rpo", "way", "checks")
-        )
+        (rto, rpo, way, checks), room = self.lay_out_tiles()
         if drill is None:
-            for tile in (rto, rpo, way, checks):
-                tile.show([(Cell(formatting.NOT_YET),)])
             return
-        room = (self.size.width // columns - (4 if boxed else 2), lines)
         view = self.console.view
         before = rehearsal_before(drill, view.drills if view is not None else ())
         rto.label("RTO" if drill.is_over else "RTO so far")
@@ -347,11 +283,6 @@ class DrillChecklist(DrillBaseScreen):
             return (Cell(text),)
         named = f"{counted(len(topics), 'topic')}: {list_names(topics, _NAMED)}  "
         return (Cell(named, Tone.HEADING), Cell(text))
-
-    def wrap(self, text: str) -> list[str]:
-        """Return a text wrapped to the panel beside the phases, or to the screen's width."""
-        width = self._side - 5 if self._side else self.size.width - 3
-        return wrap(text, max(20, width))
 
     def _now(self) -> tuple[str, str, list[Line], Severity | None]:
         """Return the title, the state, the lines and the severity of what happens now."""
@@ -380,7 +311,7 @@ class DrillChecklist(DrillBaseScreen):
         says.append(self._way_back(drill))
         room = self.size.width - 2
         says = [Cell(part, cell.tone) for cell in says for part in self.wrap(cell.text)]
-        said = flow(says, room, _NARROW_LINES)
+        said = flow(says, room, self.NARROW_LINES)
         lines = [*lines[: self._narrow_lines - len(said)], *said]
         return "Now", self._state(drill), lines, severity
 
@@ -409,22 +340,6 @@ class DrillChecklist(DrillBaseScreen):
         share = read_share(row.record.live)
         width = self._side - 5
         return [] if share is None else [bar(share, width, glyphs_of(self), Tone.INFO)]
-
-    def _to_do(self, drill: Drill) -> str:
-        """Return what the operator has to do, in one sentence; "" if it is said otherwise."""
-        if self._source_is_lost(drill):
-            return "The source does not answer" + (
-                "." if self.other_acts else ": D continues without it."
-            )
-        if drill.status is not DrillStatus.OPEN:
-            return ""
-        if failed_phase(drill) is not None and not self._acts:
-            return _next_key(drill) if self.error is None else ""
-        if self.operator is None or self.operator.stopping:
-            return ""
-        if self.question is not None and self.question.is_open:
-            return "It waits for you to confirm."
-        return describe_task(drill)
 
     def _step(self, drill: Drill) -> list[Line]:
         """Return what the next phase does."""
@@ -487,34 +402,6 @@ class DrillChecklist(DrillBaseScreen):
         written = drill.kind.is_switchover or reverse_path(files).exists()
         targets = name_targets(self.flow.pipeline, drill.topics)
         return way_back_command(files, written=written, targets=targets)
-
-    def _who(self, drill: Drill) -> Cell:
-        if self.operator is not None:
-            if drill.status is DrillStatus.ABORTING:
-                return Cell("It is being aborted here.", Tone.INFO)
-            if self.operator.stopping:
-                return Cell("It stops here as soon as its last request is answered.", Tone.WARN)
-            demo = " C stops and starts the demo's clients." if self.session.demo_steps else ""
-            return Cell(f"It runs here: H holds it.{demo}", Tone.INFO)
-        if self.other_acts:
-            seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
-            who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
-            return Cell(f"{who}. You watch; O takes it over.", Tone.WARN)
-        if failed_phase(drill) is not None and self.error is None:
-            return Cell("No operator acts on it.", Tone.WARN)  # what to press is said already
-        return Cell("No operator acts on it: R resumes it.", Tone.WARN)
-
-    def _way_back(self, drill: Drill) -> Cell:
-        if drill.status is DrillStatus.ABORTING:
-            return Cell("X completes the abort", Tone.WARN)
-        if can_go_back(drill):
-            return Cell(describe_abort(drill), Tone.OK)
-        return Cell("You cannot go back: the target is open.", Tone.BAD)
-
-    def _source_is_lost(self, drill: Drill) -> bool:
-        view = self.console.view
-        down = view is not None and bool(view.part(PartName.SOURCE).error or view.source_down)
-        return down and drill.kind.is_switchover and drill.status is DrillStatus.OPEN
 
     def _about(self, drill: Drill, phase: TimedPhase) -> list[Line]:
         """Return what is known of the phase under the cursor."""
@@ -596,99 +483,14 @@ class DrillChecklist(DrillBaseScreen):
 
     def text_to_copy(self) -> str:
         """Return the command that continues the drill, leads back, or prints its report."""
-        if self.drill is None:
-            return ""
-        if self.drill.is_over and (back := self._way_back_command(self.drill)):
-            return back
-        verb = "report" if self.drill.is_over else next_verb(self.drill)
-        return cli_equivalent.drill_on(self.files, verb, self.drill.id)
-
-    # What is possible now
-
-    def refusal(self, action: str) -> str:
-        """Return why an action is unavailable now."""
-        if action == "hold":
-            return self._no_hold()
-        if action in ("report", "checks"):
-            return "the drill has not begun" if self.drill is None else ""
-        if action not in self.CHANGES:
-            return super().refusal(action)
-        if self.session.flow is None:
-            return "this is a recording"
-        return self.session.access.reason or self._no_change(action)
-
-    def _no_hold(self) -> str:
-        if self.operator is None:
-            return "it does not run here"
-        if self.drill is not None and self.drill.status is DrillStatus.ABORTING:
-            return "an abort is not left half-way"
-        return "it stops already" if self.operator.stopping else ""
-
-    def _no_change(self, action: str) -> str:
         drill = self.drill
-        if drill is None:
-            return "the drill has not begun"
-        if drill.is_over:
-            return f"the drill is {drill.status}"
-        if action == "abort":
-            return self._no_abort(drill)
-        if action == "disaster" and self.operator is not None:
-            return self._no_disaster(drill)
-        if self.operator is not None:
-            return "it runs here; H holds it"
-        if action == "take_over":
-            return "" if self.other_acts else "no other operator acts on it"
-        if self.other_acts:
-            return f"{safe_text(drill.owner, 60)} acts on it; O takes it over"
-        if drill.status is DrillStatus.ABORTING:
-            return "it is being aborted; X completes that"
-        if action == "disaster":
-            return self._no_disaster(drill)
-        if action == "accept":
-            return "" if checks_that_stop(drill) else "no failed check has stopped the drill"
-        if action == "tail":
-            return "" if waits_for_tail_choice(drill) else "no records wait for a choice"
-        return self._no_fence(drill) if action == "fence_again" else ""
+        if drill is not None and drill.is_over and (back := self._way_back_command(drill)):
+            return back
+        return super().text_to_copy()
 
-    def _no_disaster(self, drill: Drill) -> str:
-        if not drill.kind.is_switchover:
-            return "only a planned drill or a failback continues as a disaster drill"
-        if self.operator is not None and self.operator.stopping:
-            return "it stops already"
-        return ""
-
-    def _no_abort(self, drill: Drill) -> str:
-        if self.operator is not None and drill.status is DrillStatus.ABORTING:
-            return "it is being aborted"
-        return "" if can_go_back(drill) else "the target is open; the report says what is left"
-
-    def _no_fence(self, drill: Drill) -> str:
-        if not has_fenced(drill):
-            return "the producers have not been fenced"
-        return "" if can_go_back(drill) else "the target is open"
-
-    def reason_to_stay(self) -> str:
-        """Keep the screen open while the drill runs here."""
-        if self.operator is None:
-            return ""
-        return "the drill runs here: H holds it; 1 to 7 open other screens"
-
-    def session_work(self) -> list[str]:
-        """Return what leaving does to the drill that runs here."""
-        if self.operator is None or self.drill is None:
-            return []
-        verb = next_verb(self.drill)
-        command = cli_equivalent.drill_on(self.files, verb, self.drill.id)
-        how = f"{verb.capitalize()} it: {command}"
-        return [f"The drill {self.drill.id} stops where it is. {how}"]
-
-
-def _next_key(drill: Drill) -> str:
-    """Return what the operator presses after a phase has failed."""
-    if waits_for_tail_choice(drill):
-        return "T chooses what happens to these records."
-    ids = ", ".join(check.id for check in checks_that_stop(drill))
-    return "Correct it and press R" + (f", or accept {ids} with A." if ids else ".")
+    def command(self, verb: str, *more: str) -> str:
+        """Return the command that does something with the drill."""
+        return cli_equivalent.drill_on(self.files, verb, self.drill.id if self.drill else "", *more)
 
 
 def _row_of(phase: TimedPhase) -> PhaseRow:

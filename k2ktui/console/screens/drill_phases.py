@@ -2,69 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
-from textual import on, work
-from textual.binding import Binding, BindingType
-from textual.message import Message
+from textual.binding import BindingType
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
+from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.console.screens.drill_checklist import DrillChecklist
-from k2ktui.console.screens.drill_facts import is_taken_back, name_to_type
-from k2ktui.console.widgets.choice_dialog import ChoiceDialog
+from k2ktui.console.screens.drill_facts import is_taken_back
+from k2ktui.console.screens.drill_runs import (
+    DRILL_CHANGES,
+    DrillJob,
+    DrillRun,
+    DrillRunsScreen,
+    drill_keys,
+)
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
 from k2ktui.console.widgets.text_dialog import TextDialog
-from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill import operations
 from k2ktui.drill.checks.catalog import checks_that_stop
-from k2ktui.drill.report import (
-    has_findings,
-    list_harm,
-    report_text,
-    summarize,
-)
-from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.ownership import Actor
+from k2ktui.drill.report import has_findings, list_harm, report_text, summarize
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.steps import (
     can_go_back,
     describe_next,
-    has_begun_tail,
+    failed_phase,
+    is_acting,
+    waits_for_tail_choice,
 )
-from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.drill.topics import TOPICS_STEP
-from k2ktui.errors import K2kError
+from k2ktui.present import formatting
+from k2ktui.present.drills import describe_abort, describe_task
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_message, safe_text
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import state_time
 
 _TICK_S = 1.0
 Start = tuple[DrillKind, DrillOptions]
 
 
-@dataclass(frozen=True, slots=True)
-class DrillRun:
-    """An operation on a drill: start, resume or abort.
-
-    Attributes:
-        doing: what is done, for example "drill".
-        job: does it on a thread, and returns the drill as it then is.
-        command: the command that does the same.
-        can_stop: whether it may be stopped before its end.
-    """
-
-    doing: str
-    job: Callable[[ScreenOperator], Drill]
-    command: str
-    can_stop: bool = True
+def acts_now(drill: Drill, view: View, now: float) -> bool:
+    """Return whether a process was acting on a drill when the view's drills were read."""
+    return is_acting(drill, int(state_time(view, now) * 1000))
 
 
-class DrillScreen(DrillChecklist):
+class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
     """A drill, a detail of screen 8.
 
     Args:
@@ -95,43 +85,30 @@ class DrillScreen(DrillChecklist):
         After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
         the drill is aborted.
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("R", "resume", "Resume", id="drill.resume"),
-        Binding("X", "abort", "Abort", id="drill.abort"),
-        Binding("H", "hold", "Hold", id="drill.hold"),
-        Binding("O", "take_over", "Take over", id="drill.take-over"),
-        Binding("D", "disaster", "Disaster", id="drill.disaster"),
-        Binding("v", "report", "Report", id="drill.report"),
-        Binding("c", "checks", "Checks", id="drill.checks"),
-        Binding("A", "accept", "Accept", id="drill.accept"),
-        Binding("F", "fence_again", "Fence again", id="drill.fence"),
-        Binding("T", "tail", "Tail", id="drill.tail"),
-    ]
-    CHANGES: ClassVar[frozenset[str]] = frozenset(
-        {"resume", "abort", "take_over", "disaster", "accept", "fence_again", "tail"}
-    )
-
-    class Changed(Message):
-        """The drill that runs here has changed."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Return whether this replaces a queued message: yes, the newest is enough."""
-            return isinstance(message, DrillScreen.Changed)
-
-    class Asked(Message):
-        """The drill that runs here waits for an answer."""
-
-        def __init__(self, question: Question) -> None:
-            super().__init__()
-            self.question = question
+    BINDINGS: ClassVar[list[BindingType]] = drill_keys()
+    CHANGES: ClassVar[frozenset[str]] = DRILL_CHANGES
+    TEXTS: ClassVar[Mapping[str, str]] = {
+        "resume": "It continues from what is found on the clusters.",
+        "take_over": "{other} acts on this drill, and changes nothing from then on. It continues "
+        "here.",
+        "disaster": "The drill continues as a disaster drill: it uses the last known commits, and "
+        "records that were not copied are lost. It refuses while the source answers.",
+        "accept": "The drill continues in spite of these findings; the journal has who accepted "
+        "them.",
+        "fence_again": "The drill begins again with fencing the producers; later phases are "
+        "repeated.",
+        "tail": "The drill shows once more what it does with the records before it does it.",
+    }
+    DOING: ClassVar[Mapping[str, str]] = {"resume": "drill", "abort": "aborting the drill"}
+    NOUN: ClassVar[str] = "drill"
+    ABORTS: ClassVar[str] = "aborts the drill"
+    ELSEWHERE: ClassVar[str] = "1 to 7 open other screens"
+    CHECKED: ClassVar[str] = "the drill"
+    OPENED: ClassVar[str] = "the target"
 
     def __init__(self, drill: Drill | None, start: Start | None = None) -> None:
         super().__init__(drill)
         self._start = start
-        self._newest: Drill | None = None
-        self._shows_question = False
-        # Starts when the drill's thread has ended.
-        self._following: DrillRun | None = None
 
     def on_mount(self) -> None:
         """Show the drill, or start it."""
@@ -145,312 +122,216 @@ class DrillScreen(DrillChecklist):
                 DrillRun(
                     kind.noun,
                     lambda operator: operations.start_drill(
-                        flow, kind, options, files, may, operator
+                        Actor(flow, files, may, operator), kind, options
                     ),
                     cli_equivalent.drill(files, kind, options),
                 )
             )
-
-    def on_unmount(self) -> None:
-        """Let the drill stop where it is: the console ends, or this screen is closed."""
-        if self.operator is not None:
-            self.operator.stop()
-
-    def on_screen_resume(self) -> None:
-        """Show the last view, and ask what was asked while another screen was shown."""
-        super().on_screen_resume()
-        self._ask_if_shown()
 
     def _tick(self) -> None:
         if self.drill is not None and not self.drill.is_over and self.is_current:
             self.show_phases()
             self.show_texts()
 
-    # Running
+    def show_view(self, view: View) -> None:
+        """Show the drill as another process wrote it; one that runs here is newer than the view."""
+        if self.drill is None or self.operator is not None:
+            return
+        newest = next((listed for listed in view.drills if listed.id == self.drill.id), None)
+        if newest is not None and newest.beat_ms >= self.drill.beat_ms:
+            self.show_drill(newest)
 
-    def run_drill(self, run: DrillRun) -> None:
-        """Run a drill on a thread until it ends, fails or is stopped.
+    @property
+    def _acts(self) -> bool:
+        """Whether a process acts on the drill, here or elsewhere."""
+        return self.operator is not None or self.other_acts
 
-        If a drill runs here, it is stopped first.
-        """
+    @property
+    def other_acts(self) -> bool:
+        """Whether another process acts on the drill."""
+        view, drill = self.console.view, self.drill
+        if drill is None or drill.is_over or self.operator is not None or view is None:
+            return False
+        return acts_now(drill, view, self.session.feed.now())
+
+    # Texts
+
+    def _to_do(self, drill: Drill) -> str:
+        """Return what the operator has to do, in one sentence; "" if it is said otherwise."""
+        if self._source_is_lost(drill):
+            return "The source does not answer" + (
+                "." if self.other_acts else ": D continues without it."
+            )
+        if drill.status is not DrillStatus.OPEN:
+            return ""
+        if failed_phase(drill) is not None and not self._acts:
+            return _next_key(drill) if self.error is None else ""
+        if self.operator is None or self.operator.stopping:
+            return ""
+        if self.asked is not None and self.asked.is_open:
+            return "It waits for you to confirm."
+        return describe_task(drill)
+
+    def _who(self, drill: Drill) -> Cell:
         if self.operator is not None:
-            self.operator.stop()
-            self._following = run
-            self.show_state()
-            return
-        self.operator = operator = ScreenOperator(
-            self._progressed_to, self._asked_on_thread, can_stop=run.can_stop
+            if drill.status is DrillStatus.ABORTING:
+                return Cell("It is being aborted here.", Tone.INFO)
+            if self.operator.stopping:
+                return Cell("It stops here as soon as its last request is answered.", Tone.WARN)
+            demo = " C stops and starts the demo's clients." if self.session.demo_steps else ""
+            return Cell(f"It runs here: H holds it.{demo}", Tone.INFO)
+        if self.other_acts:
+            seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
+            who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
+            return Cell(f"{who}. You watch; O takes it over.", Tone.WARN)
+        if failed_phase(drill) is not None and self.error is None:
+            return Cell("No operator acts on it.", Tone.WARN)  # what to press is said already
+        return Cell("No operator acts on it: R resumes it.", Tone.WARN)
+
+    def _way_back(self, drill: Drill) -> Cell:
+        if drill.status is DrillStatus.ABORTING:
+            return Cell("X completes the abort", Tone.WARN)
+        if can_go_back(drill):
+            return Cell(describe_abort(drill), Tone.OK)
+        return Cell("You cannot go back: the target is open.", Tone.BAD)
+
+    def _source_is_lost(self, drill: Drill) -> bool:
+        view = self.console.view
+        down = view is not None and bool(view.part(PartName.SOURCE).error or view.source_down)
+        return down and drill.kind.is_switchover and drill.status is DrillStatus.OPEN
+
+    # What it is
+
+    @property
+    def drills(self) -> Sequence[Drill]:
+        """The drill, once it has begun."""
+        return () if self.drill is None else (self.drill,)
+
+    @property
+    def other(self) -> str:
+        """Who acts on it elsewhere."""
+        owner = safe_text(self.drill.owner, 60) if self.drill is not None else ""
+        return owner or "another operator"  # a record may name nobody
+
+    @property
+    def name_and_environments(self) -> tuple[str, ...]:
+        """The pipeline's name, and its environment."""
+        pair = self.session.pair
+        return pair.pipeline, pair.environment
+
+    def barred(self) -> str:
+        """Return why nothing can be changed at all."""
+        return "this is a recording" if self.session.flow is None else super().barred()
+
+    # What runs here
+
+    def left_alone(self, drill: Drill) -> Drill:
+        """Return a drill on which this process acts no more."""
+        return replace(drill, session="")
+
+    def outcome(self, drill: Drill) -> tuple[str, bool]:
+        """Return what came of a drill that is over, and whether it is as it should be."""
+        rehearses = drill.kind is DrillKind.REHEARSE
+        bad = has_findings(drill) if rehearses else bool(list_harm(drill))
+        return summarize(drill)[0], drill.status is DrillStatus.DONE and not bad
+
+    def resume_job(self, drill: Drill, how: ResumeOptions) -> DrillJob[Drill]:
+        """Return what continues a drill."""
+        flow, files, may = self.flow, self.session.files, self.session.access
+        return lambda operator: operations.resume_drill(
+            Actor(flow, files, may, operator),
+            drill.id,
+            take_over=how.take_over,
+            as_disaster=how.as_disaster,
+            from_fence=how.from_fence,
+            accept=how.accept,
+            chosen=how.chosen,
         )
 
-        def done(drill: Drill) -> None:
-            self._over()
-            self.show_drill(drill)
-            if drill.is_over:
-                self._following = None
-                rehearses = drill.kind is DrillKind.REHEARSE
-                bad = has_findings(drill) if rehearses else bool(list_harm(drill))
-                calm = drill.status is DrillStatus.DONE and not bad
-                self.inform(summarize(drill)[0], "information" if calm else "warning")
-            self._run_following()
-
-        def failed(error: K2kError) -> None:
-            self._over()
-            if isinstance(error, StoppedHere):
-                self.error = None
-                if self._following is None:
-                    self.inform(str(error), "information")
-            self._run_following()
-
-        self.act(
-            run.doing,
-            lambda: run.job(operator),
-            done,
-            failed=failed,
-            command=run.command,
-            result=lambda drill: summarize(drill)[0] if drill.is_over else "it has stopped",
+    def abort_job(self, drill: Drill, *, take_over: bool) -> DrillJob[Drill]:
+        """Return what aborts a drill."""
+        flow, files, may = self.flow, self.session.files, self.session.access
+        return lambda operator: operations.abort_drill(
+            Actor(flow, files, may, operator), drill.id, take_over=take_over
         )
 
-    def _run_following(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            self.run_drill(following)
+    # What is asked
 
-    def _over(self) -> None:
-        self.operator = None
-        self._take_newest()
-        if self.drill is not None:
-            # This process acts no more, although its last record names it.
-            self.show_drill(replace(self.drill, session=""))
-        if self.question is not None:
-            self.question.answer(False)
-            self.question = None
-        self.session.feed.refresh()
+    def title_of(self, label: str) -> str:
+        """Return the title of the dialog before the drill is continued."""
+        return f"{label}: drill {self.drill.id if self.drill is not None else ''}"
 
-    def _progressed_to(self, drill: Drill) -> None:
-        self._newest = drill
-        self.post_message(self.Changed())
+    def next_text(self, drill: Drill) -> str:
+        """Return what happens next."""
+        return describe_next(drill)
 
-    def _asked_on_thread(self, question: Question) -> None:
-        self.post_message(self.Asked(question))
+    @property
+    def abort_title(self) -> str:
+        """The title of the dialog before an abort."""
+        return f"Abort drill {self.drill.id if self.drill is not None else ''}"
 
-    @on(Changed)
-    def _changed(self) -> None:
-        self._take_newest()
+    def list_restored(self, drill: Drill) -> list[str | Line]:
+        """Return what an abort restores."""
+        lines: list[str | Line] = [f"- {describe_step_back(step)}" for step in steps_back(drill)]
+        lines.insert(0, "Restores, the last change first:" if lines else "It has changed nothing.")
+        if self.other_acts:
+            lines.append(f"{drill.owner} acts on it: this takes the drill over.")
+        return lines
 
-    def _take_newest(self) -> None:
-        drill, self._newest = self._newest, None
-        if drill is not None:
-            self.show_drill(drill)
+    def waits_for(self, question: Question) -> str:
+        """Return what has to be confirmed, where the dialog cannot be shown."""
+        takes_over = question.kind is QuestionKind.TAKE_OVER
+        return question.step or ("taking it over" if takes_over else "what it shows")
 
-    # Questions
-
-    @on(Asked)
-    def _asked(self, event: Asked) -> None:
-        self.question = event.question
-        self._take_newest()
-        if not self.is_current:
-            asked = "what it shows" if event.question.lines else "taking it over"
-            what = event.question.step or asked
-            self.inform(f"The drill waits for you to confirm {what}: press 8.", "warning")
-        self._ask_if_shown()
-
-    def _ask_if_shown(self) -> None:
-        question = self.question
-        if question is None or not question.is_open or self._shows_question or not self.is_current:
-            return
-        self._shows_question = True
-        self._ask(question)
-
-    @work(group="question")
-    async def _ask(self, question: Question) -> None:
-        drill, step = question.drill, question.step
-        aborts = drill.status is DrillStatus.ABORTING
-        first, *remarks = question.effect.splitlines() or [""]
-        lines: list[str | Line] = [first]
-        if question.lines:
-            lines = list(question.lines)
-            title, typed, label = f"Drill {drill.id}", drill.id, "Continue"
-        elif step == TOPICS_STEP:
-            lines, remarks = [first, *remarks, "Esc begins no drill."], []
-            title, typed, label = f"The topics of this {drill.kind.noun}", step, "Begin"
-        elif not step:
-            lines.append("It changes nothing from then on. The journal has who took over.")
+    def question_dialog(self, question: Question) -> Confirm:
+        """Return the dialog that asks a question."""
+        drill, step, typed = question.drill, question.step, question.answer
+        assert isinstance(drill, Drill)
+        lines: list[str | Line] = [question.text, *question.lines]
+        canceled = ""
+        if question.kind is QuestionKind.UNPROVEN:
+            title, label = f"Drill {drill.id}", "Continue"
+            canceled = "Not agreed; nothing was changed."
+        elif question.kind is QuestionKind.TAKE_OVER:
+            lines = [
+                f"{drill.owner} acts on this drill.",
+                "It changes nothing from then on. The journal has who took over.",
+            ]
             title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
+        elif step == TOPICS_STEP:
+            lines.append("Esc begins no drill.")
+            title, label = f"The topics of this {drill.kind.noun}", "Begin"
+            canceled = "No drill was begun."
         else:
             phase = find_phase(step)
             number = next(
                 (n for n, record in enumerate(drill.phases, 1) if record.phase is phase), 0
             )
-            title, typed, label = f"{number} {step}", step, "Confirm"
-            if step == DrillPhase.OPEN_TARGET:
-                lines.append((Cell("This is the point of no return.", Tone.BAD),))
-            elif can_go_back(drill) and not aborts:
-                lines.append("You can still go back afterwards: X aborts the drill.")
-            key = "X completes the abort" if aborts else "R resumes it"
-            lines.append(f"Esc stops the drill here; {key}.")
-        if remarks:
-            # Last: they may be many, and the rest must be seen without scrolling.
-            lines += [f"What was found so far ({len(remarks):,}):", *(f"- {r}" for r in remarks)]
-        canceled = f"{label}: nothing was changed. The drill stops here."
-        if step == TOPICS_STEP:
-            canceled = "No drill was begun."
-        if question.lines:
-            canceled = "Not agreed; nothing was changed."
-        dialog = Confirm(
+            title, label = f"{number} {step}", "Confirm"
+            lines = [question.text, *self.way_back_lines(question), self.stop_line(drill)]
+            if question.lines:
+                # Last: they may be many, and the rest must be seen without scrolling.
+                lines.append(f"What was found so far ({len(question.lines):,}):")
+                lines += [f"- {line}" for line in question.lines]
+        return Confirm(
             safe_message(title, 80),
             lines,
             typed,
             label,
-            canceled=canceled,
+            canceled=canceled or f"{label}: nothing was changed. The drill stops here.",
             undoable=is_taken_back(step) and can_go_back(drill),
         )
-        agreed = await self.app.push_screen_wait(dialog)
-        self._shows_question = False
-        question.answer(bool(agreed))
-        self.show_state()
-
-    # Actions
-
-    @work(group=ASK)
-    async def action_resume(self) -> None:
-        """Confirm, and continue the drill."""
-        await self._resume("Resume", "It continues from what is found on the clusters.")
-
-    @work(group=ASK)
-    async def action_take_over(self) -> None:
-        """Confirm, and take the drill over from the operator who acts."""
-        drill = self.drill
-        owner = safe_text(drill.owner, 100) if drill is not None else ""
-        text = f"{owner} acts on this drill, and changes nothing from then on. It continues here."
-        await self._resume("Take over", text, take_over=True)
-
-    @work(group=ASK)
-    async def action_disaster(self) -> None:
-        """Confirm, and continue without the source."""
-        text = (
-            "The drill continues as a disaster drill: it uses the last known commits, and records "
-            "that were not copied are lost. It refuses while the source answers."
-        )
-        await self._resume("Continue without the source", text, as_disaster=True)
-
-    @work(group=ASK)
-    async def action_accept(self) -> None:
-        """Confirm, and continue in spite of the checks that have stopped the drill."""
-        checks = checks_that_stop(self.drill) if self.drill is not None else []
-        ids = tuple(check.id for check in checks)
-        lines = [f"{check.id} {check.title}: {check.evidence}" for check in checks]
-        text = "The drill continues in spite of these findings; the journal has who accepted them."
-        await self._resume("Accept", text, *lines, accept=ids)
-
-    @work(group=ASK)
-    async def action_fence_again(self) -> None:
-        """Confirm, and begin again with fencing the producers."""
-        text = "The drill begins again with fencing the producers; later phases are repeated."
-        await self._resume("Fence again", text, from_fence=True)
-
-    @work(group=ASK)
-    async def action_tail(self) -> None:
-        """Choose what happens to the records that were never copied, confirm, and continue."""
-        title = "Records of the old source that were never copied"
-        chosen = await self.ask(ChoiceDialog(title, "choice", TAIL_CHOICES))
-        if chosen is None:
-            return
-        text = "The drill shows once more what it does with the records before it does it."
-        await self._resume("Continue", text, chosen={"tail": TailChoice(chosen)})
-
-    async def _resume(
-        self,
-        label: str,
-        *texts: str,
-        take_over: bool = False,
-        as_disaster: bool = False,
-        from_fence: bool = False,
-        accept: tuple[str, ...] = (),
-        chosen: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        drill = self.drill
-        if drill is None:
-            return
-        more = [
-            *(["--take-over"] if take_over else []),
-            *(["--as", "disaster"] if as_disaster else []),
-            *(["--from-fence"] if from_fence else []),
-            *(["--accept", ",".join(accept)] if accept else []),
-            *(["--tail", str(chosen["tail"])] if chosen else []),
-        ]
-        flow, files, may = self.flow, self.session.files, self.session.access
-        command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
-        lines: list[str | Line] = [*texts, describe_next(drill), "", command]
-        # Nothing brings back who acted on it, the phases that need the source, or a tail.
-        is_final = take_over or as_disaster or has_begun_tail(drill)
-        undoable = can_go_back(drill) and not is_final
-        title = f"{label}: drill {drill.id}"
-        if not await self._agree(drill, title, lines, label, undoable=undoable):
-            return
-
-        def run(operator: ScreenOperator) -> Drill:
-            return operations.resume_drill(
-                flow,
-                drill.id,
-                files,
-                may,
-                operator,
-                take_over=(lambda _: True) if take_over else operator.confirm_take_over,
-                as_disaster=as_disaster,
-                from_fence=from_fence,
-                accept=accept,
-                chosen=chosen,
-            )
-
-        self.run_drill(DrillRun("drill", run, command))
-
-    @work(group=ASK)
-    async def action_abort(self) -> None:
-        """Confirm, and restore what the drill changed."""
-        drill = self.drill
-        if drill is None:
-            return
-        lines: list[str | Line] = [f"- {describe_step_back(step)}" for step in steps_back(drill)]
-        lines.insert(0, "Restores, the last change first:" if lines else "It has changed nothing.")
-        if self.other_acts:
-            lines.append(f"{drill.owner} acts on it: this takes the drill over.")
-        lines += ["", cli_equivalent.drill_on(self.session.files, "abort", drill.id)]
-        if not await self._agree(drill, f"Abort drill {drill.id}", lines, "Abort"):
-            return
-        flow, files, may = self.flow, self.session.files, self.session.access
-        taken = self.other_acts
-
-        def run(operator: ScreenOperator) -> Drill:
-            take_over = (lambda _: True) if taken else operator.confirm_take_over
-            return operations.abort_drill(flow, drill.id, files, may, operator, take_over=take_over)
-
-        command = cli_equivalent.drill_on(files, "abort", drill.id)
-        self.run_drill(DrillRun("aborting the drill", run, command, can_stop=False))
-
-    async def _agree(
-        self,
-        drill: Drill,
-        title: str,
-        lines: list[str | Line],
-        label: str,
-        *,
-        undoable: bool = False,
-    ) -> bool:
-        pair = self.session.pair
-        asked = name_to_type(drill.kind, pair.pipeline, pair.environment)
-        typed = asked if undoable else pair.pipeline
-        dialog = Confirm(safe_message(title, 80), lines, typed, label, undoable=undoable)
-        agreed = await self.ask(dialog)
-        return bool(agreed)
-
-    def action_hold(self) -> None:
-        """Stop the drill here; it stays where it is."""
-        if self.operator is not None:
-            self.operator.stop()
-            self.show_state()
 
     def action_report(self) -> None:
         """Show the report."""
         if self.drill is not None:
             title = f"Report of drill {safe_text(self.drill.id, 60)}"
             self.app.push_screen(TextDialog(title, list(report_text(self.drill))))
+
+
+def _next_key(drill: Drill) -> str:
+    """Return what the operator presses after a phase has failed."""
+    if waits_for_tail_choice(drill):
+        return "T chooses what happens to these records."
+    ids = ", ".join(check.id for check in checks_that_stop(drill))
+    return "Correct it and press R" + (f", or accept {ids} with A." if ids else ".")

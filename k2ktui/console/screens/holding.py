@@ -128,6 +128,7 @@ async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
     # Imported late: what drills consist of is loaded when one is wanted.
     from k2ktui.drill import operations
     from k2ktui.drill.operator import UnaskedOperator
+    from k2ktui.drill.ownership import Actor
 
     flow, files, may = screen.session.flow, screen.session.files, screen.session.access
     assert flow is not None
@@ -161,7 +162,7 @@ async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
     moves, _ = planned
 
     def release() -> list[str]:
-        return operations.release_moved(flow, moves, files, may, UnaskedOperator())
+        return operations.release_moved(Actor(flow, files, may, UnaskedOperator()), moves)
 
     drills = await _on_thread(screen, release, command)
     if drills is not None:

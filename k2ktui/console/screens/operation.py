@@ -14,7 +14,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.row import RowsScreen
-from k2ktui.console.visuals.panel import is_wide
+from k2ktui.console.visuals.panel import Tile, is_wide
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap
@@ -166,6 +166,12 @@ class OperationScreen(RowsScreen):
         if self.busy:
             self._progress = event.text
             self.show_texts()
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether all widgets are there; a change of size may come before, or while it closes."""
+        tiles = len(self.query(Tile))  # none yet, while only the table is there
+        return bool(self.query(Grid)) and 0 < tiles == len(self.query("Tile TextLines"))
 
     def show_state(self) -> None:
         """Update the texts and the keys."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
-from textual.message import Message
-from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_operator import StoppedHere
+from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
-from k2ktui.console.screens.drill_facts import is_taken_back, name_to_type
-from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.screens.drill_facts import is_taken_back
+from k2ktui.console.screens.drill_runs import (
+    DRILL_CHANGES,
+    DrillJob,
+    DrillRun,
+    DrillRunsScreen,
+    drill_keys,
+)
 from k2ktui.console.screens.site_facts import (
     advise,
     count_members,
@@ -36,37 +38,29 @@ from k2ktui.console.screens.site_facts import (
     rto_of_site,
 )
 from k2ktui.console.screens.site_member import MemberScreen
-from k2ktui.console.site_operator import SiteAsk, SiteScreenOperator
 from k2ktui.console.site_views import gather_sites
-from k2ktui.console.visuals.panel import Panel, Tile, is_framed, is_wide, side_width
+from k2ktui.console.visuals.panel import Tile
 from k2ktui.console.visuals.shapes import bar
-from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
-from k2ktui.console.widgets.foot_line import FootLine
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of, wrap
+from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.drill.checks.catalog import checks_that_stop
-from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
-from k2ktui.engine.drill.steps import has_begun_tail, has_fenced, waits_for_tail_choice
-from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.severity import Severity
-from k2ktui.errors import K2kError
 from k2ktui.fleet.feed import FleetFeed
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
-from k2ktui.present.drills import describe_task
+from k2ktui.present.drills import NO_TASKS, describe_task
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.present.site_drills import judge_member, judge_site
 from k2ktui.site import operations
 from k2ktui.site.operations import SiteChoice
-from k2ktui.site.operator import SiteQuestionKind
 from k2ktui.site.report import (
     site_has_findings,
     site_json,
@@ -77,16 +71,14 @@ from k2ktui.text import counted, list_names, safe_message, safe_text
 from k2ktui.watch.model import View
 
 _TICK_S = 1.0
-# The least lines of what happens now on a narrow terminal.
-_NARROW_LINES = 4
 _NAMED = 6
 _LABELS = {
-    SiteQuestionKind.PHASE: "Confirm",
-    SiteQuestionKind.UNKNOWN_FILES: "Leave out",
-    SiteQuestionKind.LEAVE_OUT: "Leave out",
-    SiteQuestionKind.CHANGED_FILES: "Continue",
-    SiteQuestionKind.TAKE_OVER: "Take over",
-    SiteQuestionKind.UNPROVEN: "Continue",
+    QuestionKind.PHASE: "Confirm",
+    QuestionKind.UNKNOWN_FILES: "Leave out",
+    QuestionKind.LEAVE_OUT: "Leave out",
+    QuestionKind.CHANGED_FILES: "Continue",
+    QuestionKind.TAKE_OVER: "Take over",
+    QuestionKind.UNPROVEN: "Continue",
 }
 
 
@@ -109,24 +101,7 @@ class SiteStart:
     members: int
 
 
-@dataclass(frozen=True, slots=True)
-class SiteRunHere:
-    """An operation on a site drill: start, resume or abort.
-
-    Attributes:
-        doing: what is done, for example "site drill".
-        job: does it on a thread, and returns the site drill as it then is.
-        command: the command that does the same.
-        can_stop: whether it may be stopped before its end.
-    """
-
-    doing: str
-    job: Callable[[SiteScreenOperator], SiteDrill]
-    command: str
-    can_stop: bool = True
-
-
-class SiteScreen(OperationScreen):
+class SiteScreen(DrillRunsScreen[SiteDrill]):
     """A site drill, a detail of screen 8 of a directory.
 
     Args:
@@ -155,63 +130,42 @@ class SiteScreen(OperationScreen):
         the checks of the pipeline under the cursor. v shows the report; e exports it as JSON and
         Markdown.
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("R", "resume", "Resume", id="drill.resume"),
-        Binding("X", "abort", "Abort", id="drill.abort"),
-        Binding("L", "leave_out", "Leave out", id="drill.leave-out"),
-        Binding("H", "hold", "Hold", id="drill.hold"),
-        Binding("O", "take_over", "Take over", id="drill.take-over"),
-        Binding("D", "disaster", "Disaster", id="drill.disaster"),
-        Binding("v", "report", "Report", id="drill.report"),
-        Binding("c", "checks", "Checks", id="drill.checks"),
-        Binding("A", "accept", "Accept", id="drill.accept"),
-        Binding("F", "fence_again", "Fence again", id="drill.fence"),
-        Binding("T", "tail", "Tail", id="drill.tail"),
-    ]
-    CHANGES: ClassVar[frozenset[str]] = frozenset(
-        {
-            "resume",
-            "abort",
-            "leave_out",
-            "take_over",
-            "disaster",
-            "accept",
-            "fence_again",
-            "tail",
-        }
+    BINDINGS: ClassVar[list[BindingType]] = drill_keys(
+        Binding("L", "leave_out", "Leave out", id="drill.leave-out")
     )
+    CHANGES: ClassVar[frozenset[str]] = DRILL_CHANGES | {"leave_out"}
+    NOUN: ClassVar[str] = "site drill"
+    TITLES: ClassVar[tuple[str, str, str]] = ("Site drill", "Pipelines", "Pipeline")
+    TEXTS: ClassVar[Mapping[str, str]] = {
+        "resume": "Every pipeline continues from what is found on its clusters.",
+        "take_over": "Who acts on it changes nothing from then on. It continues here.",
+        "disaster": "Every pipeline continues as a disaster drill: it uses the last known commits, "
+        "and records that were not copied are lost. It refuses while the source answers.",
+        "accept": "All continue in spite of these findings; the journals have who accepted them:",
+        "fence_again": "All begin again with fencing the producers; later phases are repeated.",
+        "tail": "Each pipeline shows what it does with the records before it does it.",
+    }
+    DOING: ClassVar[Mapping[str, str]] = {
+        "resume": "site drill {id}",
+        "abort": "aborting site drill {id}",
+    }
+    ABORTS: ClassVar[str] = "aborts all"
+    ELSEWHERE: ClassVar[str] = "0 shows the pipelines"
+    CHECKED: ClassVar[str] = "a pipeline"
+    OPENED: ClassVar[str] = "a target"
+    NARROW_LINES: ClassVar[int] = 4
     DETAILS = (MemberScreen,)
 
-    class Changed(Message):
-        """The site drill that runs here has changed."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Return whether this replaces a queued message: yes, the newest is enough."""
-            return isinstance(message, SiteScreen.Changed)
-
-    class Asked(Message):
-        """The site drill that runs here waits for an answer."""
-
-        def __init__(self, ask: SiteAsk) -> None:
-            super().__init__()
-            self.ask = ask
-
     def __init__(self, site: SiteDrill | None, start: SiteStart | None = None) -> None:
-        super().__init__()
-        self.site, self._start = site, start
-        self.operator: SiteScreenOperator | None = None
-        self.ask_now: SiteAsk | None = None
-        self._newest: SiteDrill | None = None
-        self._shows_question = False
-        # Starts when the threads of the one that runs have ended.
-        self._following: SiteRunHere | None = None
+        super().__init__(site)
+        self._start = start
 
     @property
     def crumb(self) -> str:
         """The site and the drill's id."""
-        if self.site is None:
+        if self.drill is None:
             return "new site drill"
-        return f"{self.site.name} {self.site.id}"
+        return f"{self.drill.name} {self.drill.id}"
 
     @property
     def _feed(self) -> FleetFeed:
@@ -220,21 +174,6 @@ class SiteScreen(OperationScreen):
         return feed
 
     # Frame
-
-    def body(self) -> Iterable[Widget]:
-        """Yield the tiles, what happens now, the members, and the one under the cursor."""
-        with Container(id="tiles"):
-            yield Tile("RTO", id="rto")
-            yield Tile("RPO", id="rpo")
-            yield Tile("Site drill", id="way")
-            yield Tile("Pipelines", id="checks")
-        with Container(id="drill-list"):
-            with Vertical(id="drill-side"):
-                yield Tile("Now", id="now")
-                yield Tile("Pipeline", id="phase")
-            with Vertical(id="drill-phases"):
-                yield Panel(self.PANEL, self.make_grid(), id="table")
-        yield FootLine()
 
     def make_grid(self) -> Grid[MemberState]:
         """Create the table of members."""
@@ -259,34 +198,24 @@ class SiteScreen(OperationScreen):
 
     @property
     def _kind(self) -> DrillKind | None:
-        if self.site is not None:
-            return self.site.kind
+        if self.drill is not None:
+            return self.drill.kind
         return self._start.kind if self._start is not None else None
 
     @property
-    def is_composed(self) -> bool:
-        """Whether all widgets are there; a change of size may come before, or while it closes."""
-        tiles = len(self.query(Tile))  # none yet, while only the table is there
-        return bool(self.query(Grid)) and 0 < tiles == len(self.query("Tile TextLines"))
-
-    @property
-    def _side(self) -> int:
-        """The cells of the panels beside the members; 0 where they are above them."""
-        return side_width(self) if is_wide(self) else 0
-
-    @property
-    def _now_ms(self) -> int:
-        return int(self.session.feed.now() * 1000)
+    def row_count(self) -> int:
+        """The number of members."""
+        return len(self.drill.members) if self.drill is not None else 0
 
     def on_mount(self) -> None:
         """Show the site drill, or start it."""
         self.set_interval(_TICK_S, self._tick)
-        if self.site is not None:
-            self.show_site(self.site)
+        if self.drill is not None:
+            self.show_drill(self.drill)
         elif self._start is not None:
             start, files, unlock = self._start, self._feed.files, self.session.unlocked
-            self.run_site(
-                SiteRunHere(
+            self.run_drill(
+                DrillRun(
                     f"{start.kind.noun} of {start.name}",
                     lambda operator: operations.start_site(
                         files, start.kind, start.options, start.choice, operator, unlock=unlock
@@ -295,28 +224,18 @@ class SiteScreen(OperationScreen):
                 )
             )
 
-    def on_unmount(self) -> None:
-        """Let it stop where it is: the console ends, or this screen is closed."""
-        if self.operator is not None:
-            self.operator.stop()
-
-    def on_screen_resume(self) -> None:
-        """Show the last view, and ask what was asked while another screen was shown."""
-        super().on_screen_resume()
-        self._ask_if_shown()
-
     def on_resize(self) -> None:
         """Choose the columns for the new size; Textual calls the base's handler, too."""
         if self.is_composed:
             self.query_one(Grid).show_columns(self._columns())
 
     def _tick(self) -> None:
-        if self.site is not None and not self.site.is_over and self.is_current:
+        if self.drill is not None and not self.drill.is_over and self.is_current:
             self.show_texts()
 
     def show_view(self, view: View) -> None:
         """Show the site drill as others wrote it; one that runs here is newer than the rows."""
-        site = self.site
+        site = self.drill
         if site is None or self.operator is not None:
             return
         seen = {drill.id: drill.beat_ms for drill in site.drills}
@@ -326,18 +245,18 @@ class SiteScreen(OperationScreen):
             newer = [d for d in newest.drills if d.beat_ms > seen.get(d.id, -1)]
             older = [d for d in newest.drills if d.beat_ms < seen.get(d.id, -1)]
             if newer and not older:
-                self.show_site(newest)
+                self.show_drill(newest)
 
-    def show_site(self, site: SiteDrill) -> None:
+    def show_drill(self, drill: SiteDrill) -> None:
         """Show a site drill."""
-        changes_form = self.site is None or self.site.kind is not site.kind
-        self.site = site
+        changes_form = self.drill is None or self.drill.kind is not drill.kind
+        self.drill = drill
         if not self.is_composed:
             return
         grid: Grid[MemberState] = self.query_one(Grid)
         if changes_form:
             grid.show_columns(self._columns())
-        grid.show(list(site.members))
+        grid.show(list(drill.members))
         self.show_state()
 
     # Texts
@@ -364,29 +283,11 @@ class SiteScreen(OperationScreen):
             panel.label(safe_text(current.pipeline, 60))
             panel.show(self._about(current), judge_member(current).severity)
 
-    @property
-    def _narrow_lines(self) -> int:
-        """The lines of what happens now on a narrow terminal: what the members do not need."""
-        members = len(self.site.members) if self.site is not None else 0
-        return max(_NARROW_LINES, self.size.height - members - 11)
-
     def _show_tiles(self) -> None:
-        site, glyphs = self.site, glyphs_of(self)
-        boxed = is_framed(self)
-        lines = 4 if boxed else 2
-        columns = 4 if self._side else 3
-        tiles = self.query_one("#tiles")
-        tiles.styles.grid_size_columns = columns
-        tiles.styles.height = lines + (2 if boxed else 1)
-        self.query_one("#checks").display = columns == 4
-        rto, rpo, way, members = (
-            self.query_one(f"#{name}", Tile) for name in ("rto", "rpo", "way", "checks")
-        )
+        site, glyphs = self.drill, glyphs_of(self)
+        (rto, rpo, way, members), (width, lines) = self.lay_out_tiles()
         if site is None:
-            for tile in (rto, rpo, way, members):
-                tile.show([(Cell(formatting.NOT_YET),)])
             return
-        width = self.size.width // columns - (4 if boxed else 2)
         figure, what = rto_of_site(site, self._now_ms)
         rto.label("RTO of the site" if site.is_over else "RTO so far")
         rto.show([(Cell(figure, Tone.HEADING),), (Cell(what, Tone.MUTED),)])
@@ -419,25 +320,20 @@ class SiteScreen(OperationScreen):
         if site.is_over:
             begun = formatting.moment(site.started_ms / 1000)
             return (Cell(f"begun {begun.removesuffix(' UTC')[5:-3]} UTC", Tone.MUTED),)
-        text, tone = describe_way_back(site)
-        return (Cell(text.partition(":")[0], tone),)
+        text, _, tone = describe_way_back(site)
+        return (Cell(text, tone),)
 
     def summary(self) -> Line:
         """Return when it was begun, and by whom."""
-        if self.site is None or not self.site.drills:
+        if self.drill is None or not self.drill.drills:
             return ()
-        first = min(self.site.drills, key=lambda drill: drill.started_ms)
+        first = min(self.drill.drills, key=lambda drill: drill.started_ms)
         begun = formatting.moment(first.started_ms / 1000)
         return (Cell(f"begun {begun} by {safe_text(first.started_by, 60)}"),)
 
-    def wrap(self, text: str) -> list[str]:
-        """Return a text wrapped to the panel beside the members, or to the screen's width."""
-        width = self._side - 5 if self._side else self.size.width - 3
-        return wrap(text, max(20, width))
-
     def _now(self) -> tuple[str, str, list[Line], Severity | None]:
         """Return the title, the state, the lines and the severity of what happens now."""
-        site = self.site
+        site = self.drill
         if site is None:
             start = self._start
             text = "" if start is None else f"beginning {counted(start.members, 'drill')}"
@@ -453,7 +349,8 @@ class SiteScreen(OperationScreen):
             parts.append((hold, Tone.BAD))
         if task := self._to_do(site):
             parts.append((task, Tone.WARN))
-        parts += [self._who(site), describe_way_back(site)]
+        text, effect, tone = describe_way_back(site)
+        parts += [self._who(site), (f"{text}: {effect}" if effect else text, tone)]
         for text, tone in parts:
             lines += self._lines(text, tone)
         if not self._side:
@@ -481,14 +378,14 @@ class SiteScreen(OperationScreen):
         if self.operator is not None:
             if self.operator.stopping:
                 return ""
-            if self.ask_now is not None and self.ask_now.is_open:
+            if self.asked is not None and self.asked.is_open:
                 return "It waits for you to confirm."
             tasks = dict.fromkeys(
                 describe_task(m.drill)
                 for m in site.moving
                 if m.drill is not None and m.acting and m.status is not MemberStatus.HELD
             )
-            real = [task for task in tasks if not task.startswith("Nothing")]
+            real = [task for task in tasks if task not in NO_TASKS]
             return " ".join(real or list(tasks)[:1])
         if held and not self.other_acts:
             return "Enter says why a pipeline is held. " + advise(held[0])
@@ -512,7 +409,7 @@ class SiteScreen(OperationScreen):
     @property
     def other_acts(self) -> bool:
         """Whether another process acts on a member."""
-        site = self.site
+        site = self.drill
         if site is None or self.operator is not None or site.is_over:
             return False
         return any(member.acting for member in site.members)
@@ -539,123 +436,81 @@ class SiteScreen(OperationScreen):
             ]
         return lines
 
-    # Running
+    # What runs here
 
-    def run_site(self, run: SiteRunHere) -> None:
-        """Run it on a thread until it ends, fails or is stopped; one that runs is stopped first."""
-        if self.operator is not None:
-            self.operator.stop()
-            self._following = run
-            self.show_state()
-            return
-        self.operator = operator = SiteScreenOperator(
-            self._progressed_to, self._asked_on_thread, can_stop=run.can_stop
+    def left_alone(self, drill: SiteDrill) -> SiteDrill:
+        """Return a site drill on whose members this process acts no more."""
+        members = (replace(member, acting=False) for member in drill.members)
+        return replace(drill, members=tuple(members))
+
+    def outcome(self, drill: SiteDrill) -> tuple[str, bool]:
+        """Return what came of a site drill that is over, and whether it is as it should be."""
+        calm = drill.status is DrillStatus.DONE and not site_has_findings(drill)
+        return summarize_site(drill)[0], calm
+
+    def resume_job(self, drill: SiteDrill, how: ResumeOptions) -> DrillJob[SiteDrill]:
+        """Return what continues a site drill."""
+        files, unlock = self._feed.files, self.session.unlocked
+        return lambda operator: operations.resume_site(
+            files,
+            drill.id,
+            operator,
+            unlock=unlock,
+            take_over=how.take_over,
+            as_disaster=how.as_disaster,
+            from_fence=how.from_fence,
+            accept=how.accept,
+            chosen=how.chosen,
+            left_out=how.left_out,
         )
 
-        def done(site: SiteDrill) -> None:
-            self._over()
-            self.show_site(site)
-            if site.is_over:
-                self._following = None
-                calm = site.status is DrillStatus.DONE and not site_has_findings(site)
-                self.inform(summarize_site(site)[0], "information" if calm else "warning")
-            self._run_following()
-
-        def failed(error: K2kError) -> None:
-            self._over()
-            if isinstance(error, StoppedHere):
-                self.error = None
-                if self._following is None:
-                    self.inform(str(error), "information")
-            self._run_following()
-
-        self.act(
-            run.doing,
-            lambda: run.job(operator),
-            done,
-            failed=failed,
-            command=run.command,
-            result=lambda site: summarize_site(site)[0] if site.is_over else "it has stopped",
+    def abort_job(self, drill: SiteDrill, *, take_over: bool) -> DrillJob[SiteDrill]:
+        """Return what aborts a site drill."""
+        files, unlock = self._feed.files, self.session.unlocked
+        return lambda operator: operations.abort_site(
+            files, drill.id, operator, unlock=unlock, take_over=take_over
         )
 
-    def _run_following(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            self.run_site(following)
+    # What is asked
 
-    def _over(self) -> None:
-        self.operator = None
-        self._take_newest()
-        if self.site is not None:
-            # This process acts no more, although the last records name it.
-            members = (replace(member, acting=False) for member in self.site.members)
-            self.show_site(replace(self.site, members=tuple(members)))
-        if self.ask_now is not None:
-            self.ask_now.answer(False)
-            self.ask_now = None
-        self.session.feed.refresh()
+    def title_of(self, label: str) -> str:
+        """Return the title of the dialog before the site drill is changed."""
+        return f"{label}: site drill of {safe_text(self.drill.name if self.drill else '', 40)}"
 
-    def _progressed_to(self, site: SiteDrill) -> None:
-        self._newest = site
-        self.post_message(self.Changed())
+    def next_text(self, drill: SiteDrill) -> str:
+        """Return what the members do."""
+        return describe_site(drill)
 
-    def _asked_on_thread(self, ask: SiteAsk) -> None:
-        self.post_message(self.Asked(ask))
+    def list_restored(self, drill: SiteDrill) -> list[str | Line]:
+        """Return what an abort restores."""
+        lines: list[str | Line] = [
+            f"- {safe_text(member.pipeline, 60)}: {_restored(member.drill)}"
+            for member in drill.moving
+            if member.drill is not None
+        ]
+        lines.insert(0, "Restores what each pipeline's drill changed, the last change first:")
+        if self.other_acts:
+            lines.append("Somebody acts on it: this takes the site drill over.")
+        return lines
 
-    @on(Changed)
-    def _changed(self) -> None:
-        self._take_newest()
-
-    def _take_newest(self) -> None:
-        site, self._newest = self._newest, None
-        if site is not None:
-            self.show_site(site)
-
-    # Questions
-
-    @on(Asked)
-    def _asked(self, event: Asked) -> None:
-        self.ask_now = event.ask
-        self._take_newest()
-        if not self.is_current:
-            what = event.ask.question.step or "a question"
-            self.inform(f"The site drill waits for you to confirm {what}: press 8.", "warning")
-        self._ask_if_shown()
-
-    def _ask_if_shown(self) -> None:
-        ask = self.ask_now
-        if ask is None or not ask.is_open or self._shows_question or not self.is_current:
-            return
-        self._shows_question = True
-        self._put(ask)
-
-    @work(group="question")
-    async def _put(self, ask: SiteAsk) -> None:
-        question = ask.question
-        goes_back = ask.site is not None and can_all_go_back(ask.site)
-        first, *remarks = question.text.splitlines() or [""]
-        label = _LABELS[question.kind]
-        lines: list[str | Line] = [first]
-        title = label
+    def question_dialog(self, question: Question) -> Confirm:
+        """Return the dialog that asks a question, with the list of what it is about."""
+        site, names = question.drill, counted(len(question.pipelines), "pipeline")
+        goes_back = isinstance(site, SiteDrill) and can_all_go_back(site)
+        title = label = _LABELS[question.kind]
+        lines: list[str | Line] = [question.text]
         if (phase := find_phase(question.step)) is not None:
             number = PHASES[self._kind or DrillKind.PLANNED].index(phase) + 1
-            title = f"{number} {question.step}, of {counted(len(question.pipelines), 'pipeline')}"
-            if question.step == DrillPhase.OPEN_TARGET:
-                lines.append((Cell("This is the point of no return.", Tone.BAD),))
-            elif goes_back:
-                lines.append("You can still go back afterwards: X aborts all.")
-        elif question.kind is SiteQuestionKind.LEAVE_OUT:
-            title = f"Leave out {counted(len(question.pipelines), 'pipeline')}"
+            title = f"{number} {question.step}, of {names}"
+            lines += self.way_back_lines(question)
+        elif question.kind is QuestionKind.LEAVE_OUT:
+            title = f"Leave out {names}"
         lines += [f"- {line}" for line in question.lines]
-        if ask.site is not None:
-            lines.append("Esc stops the site drill here; R resumes it.")
-        lines += remarks
-        canceled = (
-            f"{label}: nothing was changed. The site drill stops here."
-            if ask.site is not None
-            else "No drill was begun."
-        )
-        dialog = Confirm(
+        canceled = "No drill was begun."
+        if site is not None:
+            lines.append(self.stop_line(site))
+            canceled = f"{label}: nothing was changed. The site drill stops here."
+        return Confirm(
             safe_message(title, 80),
             lines,
             question.answer,
@@ -663,66 +518,8 @@ class SiteScreen(OperationScreen):
             canceled=canceled,
             undoable=goes_back and is_taken_back(question.step),
         )
-        agreed = await self.app.push_screen_wait(dialog)
-        self._shows_question = False
-        ask.answer(bool(agreed))
-        self.show_state()
 
     # Actions
-
-    @work(group=ASK)
-    async def action_resume(self) -> None:
-        """Confirm, and continue."""
-        await self._resume("Resume", "Every pipeline continues from what is found on its clusters.")
-
-    @work(group=ASK)
-    async def action_take_over(self) -> None:
-        """Confirm, and take it over from the operator who acts."""
-        text = "Who acts on it changes nothing from then on. It continues here."
-        await self._resume("Take over", text, take_over=True)
-
-    @work(group=ASK)
-    async def action_disaster(self) -> None:
-        """Confirm, and continue without the source."""
-        text = (
-            "Every pipeline continues as a disaster drill: it uses the last known commits, and "
-            "records that were not copied are lost. It refuses while the source answers."
-        )
-        await self._resume("Continue without the source", text, as_disaster=True)
-
-    @work(group=ASK)
-    async def action_accept(self) -> None:
-        """Confirm, and continue in spite of the checks that have stopped pipelines."""
-        checks = self._stopping_checks()
-        lines = [f"{name}: {check}" for name, check in checks]
-        ids = tuple(sorted({check.partition(" ")[0] for _, check in checks}))
-        text = "All continue in spite of these findings; the journals have who accepted them:"
-        await self._resume("Accept", text, *lines, accept=ids)
-
-    def _stopping_checks(self) -> list[tuple[str, str]]:
-        members = self.site.moving if self.site is not None else []
-        return [
-            (safe_text(member.pipeline), f"{check.id} {check.title}: {check.evidence}")
-            for member in members
-            if member.drill is not None
-            for check in checks_that_stop(member.drill)
-        ]
-
-    @work(group=ASK)
-    async def action_fence_again(self) -> None:
-        """Confirm, and begin again with fencing the producers."""
-        text = "All begin again with fencing the producers; later phases are repeated."
-        await self._resume("Fence again", text, from_fence=True)
-
-    @work(group=ASK)
-    async def action_tail(self) -> None:
-        """Choose what happens to the records that were never copied, confirm, and continue."""
-        title = "Records of the old source that were never copied"
-        chosen = await self.ask(ChoiceDialog(title, "choice", TAIL_CHOICES))
-        if chosen is None:
-            return
-        text = "Each pipeline shows what it does with the records before it does it."
-        await self._resume("Continue", text, chosen={"tail": TailChoice(chosen)})
 
     @work(group=ASK)
     async def action_leave_out(self) -> None:
@@ -735,7 +532,9 @@ class SiteScreen(OperationScreen):
             f"{name} is left out: its drill is aborted as far as its clusters answer, and the "
             "others go on without it. This is not taken back."
         )
-        await self._resume(f"Leave out {name}", text, left_out=(member.pipeline,))
+        label, button = f"Leave out {name}", "Leave out"  # a name may be too long for a button
+        how = ResumeOptions(left_out=(member.pipeline,))
+        await self.ask_to_resume(label, button, how, text)
 
     @property
     def _current(self) -> MemberState | None:
@@ -744,110 +543,23 @@ class SiteScreen(OperationScreen):
         current: MemberState | None = self.query_one(Grid).current
         return current
 
-    async def _resume(
-        self,
-        label: str,
-        *texts: str,
-        take_over: bool = False,
-        as_disaster: bool = False,
-        from_fence: bool = False,
-        accept: tuple[str, ...] = (),
-        left_out: tuple[str, ...] = (),
-        chosen: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        site = self.site
-        if site is None:
-            return
-        more = [
-            *(["--take-over"] if take_over else []),
-            *(["--as", "disaster"] if as_disaster else []),
-            *(["--from-fence"] if from_fence else []),
-            *(["--accept", ",".join(accept)] if accept else []),
-            *(word for name in left_out for word in ("--leave-out", name)),
-            *(["--tail", str(chosen["tail"])] if chosen else []),
-        ]
-        command = cli_equivalent.site_on(self._directory, "resume", site.id, *more)
-        lines: list[str | Line] = [*texts, describe_site(site), "", command]
-        button = "Leave out" if left_out else label  # a name may be too long for one
-        # Nothing brings back who acted on it, the phases that need the source, a left out one, or
-        # a tail.
-        is_final = take_over or as_disaster or left_out or any(map(has_begun_tail, site.drills))
-        undoable = can_all_go_back(site) and not is_final
-        if not await self._agree(label, site, lines, button, undoable=undoable):
-            return
-        files, unlock = self._feed.files, self.session.unlocked
-
-        def run(operator: SiteScreenOperator) -> SiteDrill:
-            return operations.resume_site(
-                files,
-                site.id,
-                operator,
-                unlock=unlock,
-                take_over=take_over,
-                as_disaster=as_disaster,
-                from_fence=from_fence,
-                accept=accept,
-                chosen=chosen,
-                left_out=left_out,
-            )
-
-        self.run_site(SiteRunHere(f"site drill {site.id}", run, command))
-
-    @work(group=ASK)
-    async def action_abort(self) -> None:
-        """Confirm, and restore what all members changed."""
-        site = self.site
-        if site is None:
-            return
-        lines: list[str | Line] = [
-            f"- {safe_text(member.pipeline, 60)}: {_restored(member.drill)}"
-            for member in site.moving
-            if member.drill is not None
-        ]
-        lines.insert(0, "Restores what each pipeline's drill changed, the last change first:")
-        if self.other_acts:
-            lines.append("Somebody acts on it: this takes the site drill over.")
-        command = cli_equivalent.site_on(self._directory, "abort", site.id)
-        lines += ["", command]
-        if not await self._agree("Abort", site, lines, "Abort"):
-            return
-        files, unlock, taken = self._feed.files, self.session.unlocked, self.other_acts
-
-        def run(operator: SiteScreenOperator) -> SiteDrill:
-            return operations.abort_site(files, site.id, operator, unlock=unlock, take_over=taken)
-
-        self.run_site(SiteRunHere(f"aborting site drill {site.id}", run, command, can_stop=False))
-
     @property
     def _directory(self) -> str:
         files = self._feed.files
         return str(files[0].path.parent) if files else "DIR"
 
-    async def _agree(
-        self,
-        what: str,
-        site: SiteDrill,
-        lines: list[str | Line],
-        label: str,
-        *,
-        undoable: bool = False,
-    ) -> bool:
-        title = safe_message(f"{what}: site drill of {safe_text(site.name, 40)}", 80)
+    @property
+    def name_and_environments(self) -> tuple[str, ...]:
+        """The site's name, and the environments of the pipelines that move."""
+        site = self.drill
+        if site is None:
+            return ("",)
         moving = {member.pipeline for member in site.moving}
-        asked = name_to_type(site.kind, site.name, *self._feed.environments(moving))
-        typed = asked if undoable else site.name
-        agreed = await self.ask(Confirm(title, lines, typed, label, undoable=undoable))
-        return bool(agreed)
-
-    def action_hold(self) -> None:
-        """Stop it here; it stays where it is."""
-        if self.operator is not None:
-            self.operator.stop()
-            self.show_state()
+        return site.name, *self._feed.environments(moving)
 
     def action_report(self) -> None:
         """Show the report."""
-        site = self.site
+        site = self.drill
         if site is not None:
             texts = [*summarize_site(site)]
             for member in site.members:
@@ -866,7 +578,7 @@ class SiteScreen(OperationScreen):
 
     def find_member(self, drill_id: str) -> MemberState | None:
         """Return a member as it is now."""
-        members = self.site.members if self.site is not None else ()
+        members = self.drill.members if self.drill is not None else ()
         return next((member for member in members if member.member.drill == drill_id), None)
 
     @on(Grid.Opened)
@@ -881,110 +593,55 @@ class SiteScreen(OperationScreen):
 
     def document(self) -> str | None:
         """Return the report as JSON."""
-        return None if self.site is None else json.dumps(site_json(self.site))
+        return None if self.drill is None else json.dumps(site_json(self.drill))
 
     def markdown(self) -> str | None:
         """Return the report as Markdown."""
-        return None if self.site is None else site_markdown(self.site)
+        return None if self.drill is None else site_markdown(self.drill)
 
-    def text_to_copy(self) -> str:
-        """Return the command that continues it, or prints its report."""
-        if self.site is None:
-            return ""
-        verb = "report" if self.site.is_over else self.site.next_verb
-        return cli_equivalent.site_on(self._directory, verb, self.site.id)
+    def command(self, verb: str, *more: str) -> str:
+        """Return the command that does something with the site drill."""
+        site_id = self.drill.id if self.drill is not None else ""
+        return cli_equivalent.site_on(self._directory, verb, site_id, *more)
 
     # What is possible now
 
-    def refusal(self, action: str) -> str:
-        """Return why an action is unavailable now."""
-        if action == "hold":
-            return self._no_hold()
-        if action in ("report", "checks"):
-            return "the site drill has not begun" if self.site is None else ""
-        if action not in self.CHANGES:
-            return ""
-        return self.session.access.reason or self._no_change(action)
+    @property
+    def drills(self) -> Sequence[Drill]:
+        """The drills of the members that could be read."""
+        return self.drill.drills if self.drill is not None else ()
 
-    def _no_hold(self) -> str:
-        if self.operator is None:
-            return "it does not run here"
-        if self.site is not None and self.site.status is DrillStatus.ABORTING:
-            return "an abort is not left half-way"
-        return "it stops already" if self.operator.stopping else ""
+    @property
+    def moving(self) -> Sequence[Drill]:
+        """The drills of the members that were not left out."""
+        members = self.drill.moving if self.drill is not None else ()
+        return [member.drill for member in members if member.drill is not None]
 
-    def _no_change(self, action: str) -> str:
-        site = self.site
-        if site is None:
-            return "the site drill has not begun"
-        if site.is_over:
-            return f"the site drill is {site.status}"
-        if action == "abort":
-            if self.operator is not None and site.status is DrillStatus.ABORTING:
-                return "it is being aborted"
-            back = can_all_go_back(site) or any(member.left_out for member in site.members)
-            return "" if back else "a target is open; the report says what is left"
-        if action == "leave_out":
-            return self._no_leaving_out()
-        if self.operator is not None:
-            if action == "disaster" and site.kind.is_switchover and not self.operator.stopping:
-                return ""
-            return "it runs here; H holds it"
-        if action == "take_over":
-            return "" if self.other_acts else "no other operator acts on it"
-        if self.other_acts:
-            return "another operator acts on it; O takes it over"
-        if site.status is DrillStatus.ABORTING:
-            return "it is being aborted; X completes that"
-        return self._no_resume_with(action, site)
+    @property
+    def other(self) -> str:
+        """Who acts on it elsewhere; members may have several."""
+        return "another operator"
 
-    def _no_fence(self, site: SiteDrill) -> str:
-        """Return why no producers are fenced again; members that never came to it have not been."""
-        drills = [member.drill for member in site.moving if member.drill is not None]
-        if not any(has_fenced(drill) for drill in drills):
-            return "the producers have not been fenced"
-        return "" if can_all_go_back(site) else "a target is open"
+    def check_subject(self, drill: Drill) -> str:
+        """Return the name of the pipeline whose check it is."""
+        member = self.find_member(drill.id)
+        return f"{safe_text(drill.pipeline if member is None else member.pipeline)}: "
 
-    def _no_leaving_out(self) -> str:
+    def can_abort(self) -> bool:
+        """Return whether an abort restores something: also what was left out is aborted."""
+        members = self.drill.members if self.drill is not None else ()
+        return self.can_go_back() or any(member.left_out for member in members)
+
+    def why_not_left_out(self) -> str:
+        """Return why the pipeline under the cursor cannot be left out."""
         member = self._current
-        if self.other_acts:
-            return "another operator acts on it; O takes it over"
-        if self.site is not None and self.site.status is DrillStatus.ABORTING:
-            return "it is being aborted; X completes that"
         if member is None or member.left_out:
             return "the pipeline under the cursor is left out already"
         if member.drill is not None and member.drill.figures.opened_ms is not None:
             return "its target is open"
-        if self.site is not None and len(self.site.moving) == 1:
+        if self.drill is not None and len(self.drill.moving) == 1:
             return "it is the last one; X aborts it"
         return ""
-
-    def _no_resume_with(self, action: str, site: SiteDrill) -> str:
-        if action == "disaster":
-            return "" if site.kind.is_switchover else "only a planned drill can"
-        if action == "accept":
-            return "" if self._stopping_checks() else "no failed check has stopped a pipeline"
-        if action == "fence_again":
-            return self._no_fence(site)
-        if action == "tail":
-            waits = any(map(waits_for_tail_choice, site.drills))
-            return "" if waits else "no records wait for a choice"
-        return ""
-
-    def reason_to_stay(self) -> str:
-        """Keep the screen open while the site drill runs here."""
-        if self.operator is None:
-            return ""
-        return "the site drill runs here: H holds it; 0 shows the pipelines"
-
-    def session_work(self) -> list[str]:
-        """Return what leaving does to the site drill that runs here."""
-        if self.operator is None or self.site is None:
-            return []
-        verb = self.site.next_verb
-        command = cli_equivalent.site_on(self._directory, verb, self.site.id)
-        how = f"{verb.capitalize()} it: {command}"
-        return [f"The site drill {self.site.id} stops where it is. {how}"]
 
 
 def _restored(drill: Drill) -> str:

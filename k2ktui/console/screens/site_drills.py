@@ -17,7 +17,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.drill_facts import name_to_type
 from k2ktui.console.screens.site import SiteScreen, SiteStart
-from k2ktui.console.screens.site_facts import describe_hold, describe_site
+from k2ktui.console.screens.site_facts import describe_hold, describe_members
 from k2ktui.console.site_views import gather_sites
 from k2ktui.console.visuals.panel import Tile, side_width
 from k2ktui.console.widgets.choice_dialog import Choice, ChoiceDialog
@@ -364,7 +364,7 @@ def _list_unknown(selection: SiteSelection) -> list[str | Line]:
 def _result_cell(site: SiteDrill) -> Cell:
     severity = judge_site(site).severity
     tone = formatting.tone_of(severity) if severity >= Severity.WARN else Tone.PLAIN
-    text = summarize_site(site)[0] if site.is_over else describe_site(site).partition(": ")[2]
+    text = summarize_site(site)[0] if site.is_over else describe_members(site)
     return Cell(safe_message(text), tone)
 
 

@@ -119,9 +119,13 @@ def count_members(site: SiteDrill) -> list[tuple[SeverityLabel, int]]:
 
 
 def describe_site(site: SiteDrill) -> str:
+    """Return how many members there are, and what they do, in one line."""
+    return f"{counted(len(site.members), 'pipeline')}: {describe_members(site)}"
+
+
+def describe_members(site: SiteDrill) -> str:
     """Return what the members do, in one line."""
-    parts = [f"{count:,} {label.word}" for label, count in count_members(site)]
-    return f"{counted(len(site.members), 'pipeline')}: {', '.join(parts)}"
+    return ", ".join(f"{count:,} {label.word}" for label, count in count_members(site))
 
 
 def describe_hold(site: SiteDrill) -> str:
@@ -136,14 +140,14 @@ def describe_hold(site: SiteDrill) -> str:
     return f"{names} {verb} all others from {BARRIER}."
 
 
-def describe_way_back(site: SiteDrill) -> tuple[str, Tone]:
-    """Return whether an abort restores everything."""
+def describe_way_back(site: SiteDrill) -> tuple[str, str, Tone]:
+    """Return whether an abort restores everything, and how or why not, "" if that says all."""
     if site.status is DrillStatus.ABORTING:
-        return "X completes the abort.", Tone.WARN
+        return "X completes the abort.", "", Tone.WARN
     if can_all_go_back(site):
-        return "You can still go back: X aborts all.", Tone.OK
+        return "You can still go back", "X aborts all.", Tone.OK
     opened = sum(drill.figures.opened_ms is not None for drill in site.drills)
-    return f"You cannot go back: {counted(opened, 'target')} open.", Tone.BAD
+    return "You cannot go back", f"{counted(opened, 'target')} open.", Tone.BAD
 
 
 def rpo_of_site(site: SiteDrill) -> str:

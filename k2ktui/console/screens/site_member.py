@@ -84,11 +84,6 @@ class MemberScreen(DrillChecklist):
     def _acts(self) -> bool:
         return self._member.acting
 
-    @property
-    def other_acts(self) -> bool:
-        """Whether a process acts on the drill, here or elsewhere."""
-        return self._member.acting
-
     def _to_do(self, drill: Drill) -> str:
         if not advise(self._member):
             return ""
@@ -103,20 +98,5 @@ class MemberScreen(DrillChecklist):
             return Cell(f"{safe_text(drill.owner, 40)} acts on it.", Tone.INFO)
         return Cell("No operator acts on it.", Tone.WARN)
 
-    def _source_is_lost(self, drill: Drill) -> bool:
-        return False
-
     def _way_back(self, drill: Drill) -> Cell:
         return Cell("It is aborted with the site drill: q goes back to it.", Tone.MUTED)
-
-    def refusal(self, action: str) -> str:
-        """Return why an action is unavailable now."""
-        return "the drill has not begun" if action == "checks" and self.drill is None else ""
-
-    def reason_to_stay(self) -> str:
-        """Return nothing: the site drill's screen runs it."""
-        return ""
-
-    def session_work(self) -> list[str]:
-        """Return nothing, as above."""
-        return []

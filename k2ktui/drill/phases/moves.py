@@ -9,6 +9,7 @@ from dataclasses import replace
 from time import time
 
 from k2ktui.drill.changes.target import recorded_digests
+from k2ktui.drill.operator import agree_question
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -129,7 +130,7 @@ def _ask_for_choices(session: Session, plan: Plan) -> None:
         "of which the source commit has moved since are translated:"
     )
     shown = [title, *(f"  {row}" for row in rows), f"  all rows: {_sum_effect(plan)}"]
-    if not session.operator.agree(session.drill, shown):
+    if not session.operator.ask(agree_question(session.drill, shown)):
         raise Refused(
             "\n".join(["a person must decide about chosen rows. " + title, *shown[1:]]),
             unchanged="No offset was committed; the drill stays where it is.",

@@ -421,6 +421,11 @@ class Drill:
         return self.status in (DrillStatus.DONE, DrillStatus.ABORTED)
 
     @property
+    def next_verb(self) -> str:
+        """The command that continues it: once its abort has begun, only that can."""
+        return "abort" if self.status is DrillStatus.ABORTING else "resume"
+
+    @property
     def tool_ms(self) -> int:
         """How long the tool took in milliseconds, without waiting for anyone."""
         return sum(max(0, (phase.took_ms or 0) - phase.waited_ms) for phase in self.phases)

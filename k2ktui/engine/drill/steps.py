@@ -80,11 +80,6 @@ _SENTENCES: Mapping[DrillPhase, str] = {
 }
 
 
-def next_verb(drill: Drill) -> str:
-    """Return the command that continues a drill: once its abort has begun, only that can."""
-    return "abort" if drill.status is DrillStatus.ABORTING else "resume"
-
-
 def drill_command(drill: Drill, verb: str) -> str:
     """Return the command that acts on a drill, or on the site drill that it belongs to."""
     if drill.site is not None and drill.kind is not DrillKind.REHEARSE:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.drill.operations import abort_drill, resume_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import DrillStatus, Fence, PhaseStatus
 from k2ktui.errors import Refused
@@ -47,7 +48,7 @@ def test_groups_move_without_the_source_and_hooks_run(
     assert drill.record(DrillPhase.OPEN_TARGET).status is not PhaseStatus.DONE, "it is held"
     assert not (tmp_path / "clients").exists()
     (tmp_path / "open").touch()
-    drill = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+    drill = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id)
     assert drill.status is DrillStatus.DONE, drill
     assert (tmp_path / "clients").read_text() == f"{target.bootstrap}\n"
     assert (tmp_path / "log").read_text().splitlines() == [
@@ -105,6 +106,6 @@ def test_producers_are_fenced_by_access_rules_and_set_free_by_an_abort(
     (drill,) = pair.drills()
     assert [phase for phase, _ in refuses.asked] == [DrillPhase.FENCE_PRODUCERS, DrillPhase.APPLY]
     assert not can_write()
-    abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     eventually(lambda: list_acls(at) == before, "the rules are as before")
     eventually(can_write, "the producer writes again")

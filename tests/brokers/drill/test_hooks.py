@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,8 @@ import psutil
 import pytest
 
 from k2ktui.drill.operations import abort_drill, resume_drill, verify_drill
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookRecord, HookStatus
 from k2ktui.engine.drill.model import ChangeStatus, Drill, DrillStatus, PhaseStatus
@@ -43,9 +45,11 @@ class Answers(Yes):
 
     answers: list[bool] = field(default_factory=list)
 
-    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
-        """Return the next answer; False after the last one."""
-        super().agree(drill, lines)
+    def ask(self, question: Question) -> bool:
+        """Return the next answer of a person; False after the last one."""
+        agreed = super().ask(question)
+        if question.kind is not QuestionKind.UNPROVEN:
+            return agreed
         return self.answers.pop(0) if self.answers else False
 
 
@@ -71,7 +75,7 @@ def records(drill: Drill) -> dict[str, HookRecord]:
 
 def resume(pair: Pair, operator: Yes) -> Drill:
     (drill,) = pair.drills()
-    return resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+    return resume_drill(Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id)
 
 
 class WebHook(Handler):
@@ -281,7 +285,7 @@ def test_another_hosts_hooks_count_only_after_a_person_has_agreed(
     assert "touch second" in refused and "touch first" in refused
     assert not (other / "second").exists()
     operator = Yes(is_person=True)
-    drill = resume_drill(pair.flow_of(file), drill.id, [str(file)], MAY, operator)
+    drill = resume_drill(Actor(pair.flow_of(file), [str(file)], MAY, operator), drill.id)
     assert drill.status is DrillStatus.DONE and (other / "second").exists()
     assert any("new: hook before apply" in line for line in operator.shown_lines[0])
     (event,) = [event for event in drill.events if "agreed to; before: sha256" in event.text]
@@ -312,7 +316,7 @@ def test_an_abort_undoes_hooks_in_reverse_order_each_confirmed(
     assert f"k2ktui drill abort {drill.id} -f FILE --yes-to before-open-target" in refused
     operator = Yes()
     with pytest.raises(PartlyApplied, match="abort of the hook after apply has failed"):
-        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+        abort_drill(Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id)
     assert [step for step, _ in operator.asked] == [
         "before-open-target",
         "after-apply",

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from k2ktui.drill.operations import abort_drill, list_drills, resume_drill, start_drill
+from k2ktui.drill.operator import Question
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus, PhaseStatus
 from k2ktui.errors import Refused
@@ -127,11 +129,13 @@ class MirrorSite:
     def start(self, kind: DrillKind, options: DrillOptions, operator: Yes | None = None) -> Drill:
         """Run a drill in this process."""
         files = [str(self.mirror.file)]
-        return start_drill(self.flow, kind, options, files, MAY, operator or Yes())
+        return start_drill(Actor(self.flow, files, MAY, operator or Yes()), kind, options)
 
     def resume(self, drill_id: str, operator: Yes | None = None) -> Drill:
         """Continue a drill in this process."""
-        return resume_drill(self.flow, drill_id, [str(self.mirror.file)], MAY, operator or Yes())
+        return resume_drill(
+            Actor(self.flow, [str(self.mirror.file)], MAY, operator or Yes()), drill_id
+        )
 
 
 @pytest.fixture(scope="module")
@@ -203,10 +207,10 @@ class Stops(Yes):
         super().__init__()
         self._mirror = mirror
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
-        if step == DrillPhase.FENCE_REPLICATOR:
+    def ask(self, question: Question) -> bool:
+        if question.step == DrillPhase.FENCE_REPLICATOR:
             self._mirror.stop()
-        return super().confirm(drill, step, effect)
+        return super().ask(question)
 
 
 def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> None:
@@ -252,7 +256,7 @@ def test_groups_move_exactly_when_the_source_is_lost(
         eventually(lambda: not site.flow_runs(), "its workers' group is empty", PATIENCE)
         with pytest.raises(Refused, match="not confirmed"):
             site.resume(drill.id, Yes(frozenset({DrillPhase.OPEN_TARGET})))
-        aborted = abort_drill(site.flow, drill.id, [str(site.mirror.file)], MAY, Yes())
+        aborted = abort_drill(Actor(site.flow, [str(site.mirror.file)], MAY, Yes()), drill.id)
         assert "MirrorMaker 2 was stopped by hand: start it again" in aborted.blockers
         drill = site.start(DrillKind.DISASTER, STRICT)
     finally:

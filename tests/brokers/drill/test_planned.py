@@ -14,6 +14,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.drill import session
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.runner import RUNS
 from k2ktui.drill.store import KEPT_DRILLS, DrillStore, make_event
 from k2ktui.engine.drill.changes import EVERYONE
@@ -127,7 +128,7 @@ def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None
             later.take_over(1)
         later.close()
         assert read_named_fence(config, target) == drill.id
-        release_replicator(pair.flow, drill.id, [], MAY, Yes())
+        release_replicator(Actor(pair.flow, [], MAY, Yes()), drill.id)
         refuse_fenced(config, target)
         assert read_named_fence(config, target) == drill.id  # the drill's record decides
         later = guarded(config)
@@ -218,7 +219,7 @@ def test_an_abort_restores_offsets_and_quotas(
     assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
     with pytest.raises(Refused, match="fenced by drill"):
         refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
-    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
     eventually(lambda: producer_quotas(at) == before, "the quotas are as before")
@@ -226,7 +227,7 @@ def test_an_abort_restores_offsets_and_quotas(
         assert set(pair.target_offsets(group).values()) == {None}
     refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
     with pytest.raises(Refused, match="is aborted"):
-        resume_drill(pair.flow, drill.id, [], MAY, Yes())
+        resume_drill(Actor(pair.flow, [], MAY, Yes()), drill.id)
 
 
 @pytest.mark.slow
@@ -314,7 +315,7 @@ def test_rows_that_operators_chose_are_asked_about(pair: Pair, target: KafkaNode
 
     operator = Yes(is_person=True)
     (drill,) = pair.drills()
-    drill = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+    drill = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id)
     assert drill.status is DrillStatus.DONE, drill
     (lines,) = operator.shown_lines
     assert "read again" in lines[-1]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.changes import EVERYONE, dump_names
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
@@ -150,7 +151,7 @@ def test_a_planted_record_changes_nothing_unless_a_person_agrees(
         (drill,) = pair.drills()
         assert drill.events == () and [quota.rate for quota in producer_quotas(at)] == [1e9]
     person = Yes(is_person=True)
-    aborted = abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, person)
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, person), PLANTED_ID)
     assert aborted.status is DrillStatus.ABORTED and f"  {line}" in person.shown_lines[0]
     eventually(lambda: not producer_quotas(at), "what was shown is restored")
 
@@ -174,7 +175,7 @@ def test_a_planted_record_is_not_taken_for_a_drill_s_own(pair: Pair, target: Kaf
     plant(pair.flow.config, target, drill)
     k2ktui("drill", "abort", drill.id, "-f", pair.file, code=5)
     person = Yes(is_person=True)
-    assert abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, person).is_over
+    assert abort_drill(Actor(pair.flow, [str(pair.file)], MAY, person), drill.id).is_over
     shown = "\n".join(person.shown_lines[0])
     offset = pair.expected_offsets(0)[pair.topics[0], 0]
     at = f"group {pair.groups[0]}, {pair.topics[0]}-0 on the target"
@@ -205,7 +206,7 @@ def test_an_old_coordinator_may_not_say_who_wrote_a_drill(
     assert "brokers before Kafka 3.0 do not say who writes for a drill" in done.stderr
     assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
     person = Yes(is_person=True)
-    assert abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, person).is_over
+    assert abort_drill(Actor(pair.flow, [str(pair.file)], MAY, person), drill.id).is_over
     assert set(pair.target_offsets(pair.groups[0]).values()) == {None}
 
 
@@ -223,7 +224,7 @@ def test_a_planted_journal_entry_moves_no_group(pair: Pair) -> None:
     entry = replace(real, id="20260101-000000-beef")
     store.put([JournalRows(entry.id, group, (row,)), entry])
     store.close()
-    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     assert committed(pair.target, group, [(topic, 0)]) == {(topic, 0): 15}
     (problem,) = [blocker for blocker in aborted.blockers if "does not have the rows" in blocker]
     assert f"journal entry {entry.id}" in problem
@@ -243,5 +244,5 @@ def test_no_path_is_taken_from_a_record(pair: Pair, target: KafkaNode, tmp_path:
             refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5).stderr
             assert f"was begun with {option} {planted_path}" in refused
             assert f"Repeat the command with {option}" in refused
-    abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, Yes())
+    abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), PLANTED_ID)
     assert not Path(planted_path).exists()

@@ -11,6 +11,7 @@ import pytest
 
 from k2ktui.drill.checks.catalog import CATALOG, checks_that_stop
 from k2ktui.drill.operations import resume_drill, verify_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.store import TakenOver
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeStatus, DrillStatus, PhaseStatus
@@ -198,7 +199,9 @@ def test_a_planned_drill_continues_as_a_disaster(pair: Pair) -> None:
     assert "apply must be confirmed" in done.stderr
     (drill,) = pair.drills()
     operator = Yes()
-    failed = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator, as_disaster=True)
+    failed = resume_drill(
+        Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id, as_disaster=True
+    )
     assert failed.kind is DrillKind.DISASTER
     record = failed.record(DrillPhase.SOURCE_LOST)
     assert record.status is PhaseStatus.FAILED and record.live == "the source answers"

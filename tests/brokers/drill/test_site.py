@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill, begun_drill, resume_drill
-from k2ktui.drill.ownership import new_token
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.ownership import Actor, new_token
 from k2ktui.drill.runner import RUNS, Run
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.drill.store import DrillStore
@@ -24,7 +25,6 @@ from k2ktui.kafka.admin.quotas import Quota, producer_quotas
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.site.operations import abort_site, list_sites, read_site, resume_site, verify_site
-from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
 from k2ktui.site.report import site_json, site_markdown
 from tests.support.clusters.kafka import START_S, eventually
 from tests.support.clusters.secure import SecureNode
@@ -133,9 +133,10 @@ def test_quotas_that_were_lowered_are_restored_when_no_member_needs_it(
         assert read_quota_rates(change).before == {ANN: 5000.0}
     assert Quota(EVERYONE, 1.0) in quotas(pair)
     # One member alone is not aborted or resumed: the others need the fence.
+    alone = Actor(pair.flow, [str(pair.file)], MAY, Yes())
     for act in (resume_drill, abort_drill):
         with pytest.raises(Refused, match=r"belongs to the site drill .* of 2 pipelines"):
-            act(pair.flow, drill.drills[0].id, [str(pair.file)], MAY, Yes())
+            act(alone, drill.drills[0].id)
     # Left out: it is aborted, and the fence stays for the other one.
     first, second = drill.members
     operator = SiteYes(frozenset({DrillPhase.APPLY}))
@@ -218,10 +219,10 @@ def test_a_member_that_fails_is_held_and_holds_the_others_at_the_barrier(
     failing = members(site)[0]
     fail = fail_for(failing.copied.name, RUNS[DrillPhase.APPLY])
     monkeypatch.setitem(RUNS, DrillPhase.APPLY, fail)
-    operator = SiteYes(frozenset({SiteQuestionKind.LEAVE_OUT}))
+    operator = SiteYes(frozenset({QuestionKind.LEAVE_OUT}))
     with pytest.raises(Refused, match="leaving pipelines out was not confirmed"):
         site.start(DrillKind.PLANNED, source.cluster_id, operator)
-    (question,) = operator.asked(SiteQuestionKind.LEAVE_OUT)
+    (question,) = operator.asked(QuestionKind.LEAVE_OUT)
     assert question.lines == (f"{failing.copied.name}: the disk of the target is full",)
     ((drill,), _) = list_sites(site.files)
     assert all(own.figures.opened_ms is None for own in drill.drills)
@@ -260,11 +261,11 @@ class Interrupted(SiteYes):
 
     act: Callable[[], None] = lambda: None
 
-    def confirm(self, site: SiteDrill | None, question: SiteQuestion) -> bool:
+    def ask(self, question: Question) -> bool:
         """Let the other one act."""
-        if question.kind is SiteQuestionKind.CHANGED_FILES:
+        if question.kind is QuestionKind.CHANGED_FILES:
             self.act()
-        return super().confirm(site, question)
+        return super().ask(question)
 
 
 def begin_and_change_a_file(site: Site, source: KafkaNode) -> SiteDrill:
@@ -286,7 +287,7 @@ def test_what_another_operator_chose_meanwhile_is_kept(site: Site, source: Kafka
         with pytest.raises(Refused, match="apply was not confirmed"):
             resume_site(site.files, drill.id, operator, left_out=[drill.members[0].pipeline])
 
-    operator = Interrupted(frozenset({SiteQuestionKind.LEAVE_OUT}), act=leave_out)
+    operator = Interrupted(frozenset({QuestionKind.LEAVE_OUT}), act=leave_out)
     resumed = resume_site(site.files, drill.id, operator)
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
     assert read_site(site.files, drill.id).mark.left_out == (drill.members[0].member.drill,)
@@ -323,7 +324,7 @@ def test_a_member_that_has_ended_is_written_by_no_other(site: Site, source: Kafk
     """Another one may be about to record the fence in it; that is no internal error."""
     pair = members(site)[0]
     kind, files = DrillKind.REHEARSE, [str(pair.file)]
-    with begun_drill(pair.flow, kind, QUICK, files, MAY, Yes()) as session:
+    with begun_drill(Actor(pair.flow, files, MAY, Yes()), kind, QUICK) as session:
         pass
     with pytest.raises(Refused, match="no longer acts"):
         session.write("late")
@@ -349,7 +350,7 @@ def test_other_files_are_asked_about_and_production_needs_unlock(
     ((drill,), _) = list_sites(site.files)
     changed = members(site)[0].file
     changed.write_text(changed.read_text() + "# another\n")
-    operator = SiteYes(frozenset({SiteQuestionKind.CHANGED_FILES}))
+    operator = SiteYes(frozenset({QuestionKind.CHANGED_FILES}))
     with pytest.raises(Refused, match="continuing with other files was not confirmed"):
         resume_site(site.files, drill.id, operator)
     (question,) = operator.questions
@@ -459,10 +460,10 @@ def test_the_access_rules_of_a_lost_member_are_deleted(
     ((drill,), _) = list_sites(site.files)
     assert len(list_acls(at)) == len(before) + 4
     lost.close()
-    operator = SiteYes(frozenset({SiteQuestionKind.LEAVE_OUT}))
+    operator = SiteYes(frozenset({QuestionKind.LEAVE_OUT}))
     with pytest.raises(Refused, match="not confirmed"):
         abort_site(site.files, drill.id, operator)
-    assert operator.asked(SiteQuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
+    assert operator.asked(QuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
     assert abort_site(site.files, drill.id, SiteYes()).status is DrillStatus.ABORTED
     eventually(lambda: list_acls(at) == before, "the rules are as before")
     with pytest.raises(ConfigError, match="no drill nothing"):

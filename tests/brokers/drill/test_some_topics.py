@@ -17,6 +17,7 @@ from kafka import KafkaConsumer
 
 from k2ktui.drill.kept_fences import list_kept_fences
 from k2ktui.drill.operations import abort_drill, find_released, release_moved, resume_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.acl import DENY, EVERYONE, LITERAL, TOPIC, Acl
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
@@ -192,7 +193,7 @@ def test_topics_move_two_by_two_and_are_released_one_by_one(pair: Pair, target: 
         said = dict(operator.asked)[TOPICS_STEP]
         assert f"Groups that run on the target already: {billing}: stop them there" in said
     last = next(drill for drill in pair.drills() if not drill.is_over)
-    last = resume_drill(pair.flow, last.id, [str(pair.file)], MAY, Yes())
+    last = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), last.id)
     assert last.status is DrillStatus.DONE, last
     for number, group in enumerate(pair.groups):
         assert pair.target_offsets(group) == expected(pair, number, "abcd")
@@ -283,12 +284,12 @@ def test_members_may_go_on_with_other_topics_of_the_source(pair: Pair, source: K
         with reading_unseen(source, search, pair.topics[2]):
             who = "a person must say that these groups have left"
             with pytest.raises(Refused, match=who) as no:
-                resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+                resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
             assert search in no.value.message and billing not in no.value.message
             (drill,) = pair.drills()
             assert drill.record(DrillPhase.STOP_CONSUMERS).status is not PhaseStatus.DONE
             person = Yes(is_person=True)
-            done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, person)
+            done = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, person), drill.id)
             assert done.status is DrillStatus.DONE, done
     (lines,) = (lines for lines in person.shown_lines if "Brokers do not say" in lines[0])
     assert f"  {search}" in lines and f"  {billing}" not in lines
@@ -339,7 +340,7 @@ def test_access_rules_keep_producers_from_these_topics_only(
         assert try_to_write(secure, other) is None, "the others are written to"
 
         (drill,) = pair.drills()
-        aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
         assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
         eventually(lambda: read_acls(cluster) == before, "the rules are as before")
 
@@ -383,7 +384,7 @@ def test_hooks_get_the_topics_also_in_a_private_file(
             pair.start(DrillKind.PLANNED, options, refuses)  # type: ignore[arg-type]
         assert said.read_text() == expected_line
         drill = next(drill for drill in pair.drills() if not drill.is_over)
-        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     *names, described = (tmp_path / "got").read_text().splitlines()
     assert names == pair.topics[:2]
     mode, path = described.split(" ")
@@ -403,22 +404,24 @@ def test_a_member_that_returns_keeps_the_target_closed_and_an_abort_lets_topics_
     lines = pair.file.read_text().splitlines(keepends=True)
     other.write_text("".join(line for line in lines if pair.topics[0] not in line))
     with pytest.raises(Refused, match="topics that this file does not copy"):
-        resume_drill(Pair.flow_of(other), drill.id, [str(other)], MAY, Yes())
+        resume_drill(Actor(Pair.flow_of(other), [str(other)], MAY, Yes()), drill.id)
 
     with reading(pair, source, search, "a"):
-        held = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        held = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     record = held.record(DrillPhase.OPEN_TARGET)
     assert record.status is PhaseStatus.FAILED
     assert f"1 group on these topics of the source again: {search}" in record.findings
     commit_offsets(source, search, {(pair.topics[0], 0): 15})
-    held = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    held = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     record = held.record(DrillPhase.OPEN_TARGET)
     assert any(search in text and "was planned" in text for text in record.findings), record
 
     assert set(moved(pair)) == {"a", "b"}
     with pytest.raises(Refused, match="has not ended"):
-        release_moved(pair.flow, find_released(pair.flow, ".*"), [str(pair.file)], MAY, Yes())
-    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        release_moved(
+            Actor(pair.flow, [str(pair.file)], MAY, Yes()), find_released(pair.flow, ".*")
+        )
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
     assert moved(pair) == {}
@@ -437,7 +440,7 @@ def test_a_drill_that_is_killed_again_and_again_goes_on_with_its_topics(
         kill_at(f"drill-{step}", tmp_path / "crash", *arguments, "-f", pair.file)
         (drill,) = pair.drills()
         action = ("resume", drill.id)
-    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    done = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     assert done.status is DrillStatus.DONE, done
     assert moved(pair) == {"a": drill.id, "b": drill.id}
     assert pair.target_offsets(pair.groups[0]) == expected(pair, 0, "ab")

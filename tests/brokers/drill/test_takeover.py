@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill, resume_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.store import DrillStore, make_event
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import DrillStatus
@@ -75,7 +76,7 @@ def test_what_the_former_owner_wrote_last_is_kept(
         self.own(drill_id)
 
     monkeypatch.setattr(DrillStore, "own", write_late)
-    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     former.close()
     assert "the last words" in [event.text for event in aborted.events]
 
@@ -89,12 +90,12 @@ def test_a_drill_that_ended_meanwhile_is_not_continued(
 
     def end_first(self: DrillStore, drill_id: str) -> None:
         monkeypatch.undo()
-        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
         self.own(drill_id)
 
     monkeypatch.setattr(DrillStore, "own", end_first)
     with pytest.raises(Refused, match="is aborted"):
-        resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     (after,) = pair.drills()
     assert after.status is DrillStatus.ABORTED
 
@@ -109,7 +110,7 @@ def test_an_abort_says_that_the_journal_entry_is_gone(pair: Pair) -> None:
     gone = [JournalKey(entry.id, group) for group in ("", *pair.groups)]
     store.put([], gone)
     store.close()
-    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     (text,) = [blocker for blocker in aborted.blockers if "journal entry" in blocker]
     assert f"of plan {drill.plans[-1]} is gone" in text

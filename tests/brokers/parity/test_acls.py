@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from k2ktui.drill.operator import Question
 from k2ktui.engine.acl import (
     ALLOW,
     DENY,
@@ -24,7 +25,7 @@ from k2ktui.engine.acl import (
     is_fence,
 )
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillStatus, Fence
+from k2ktui.engine.drill.model import DrillStatus, Fence
 from k2ktui.engine.records.wanted_acls import WantedAclsRecord
 from k2ktui.errors import Refused
 from k2ktui.kafka.admin.acls import create_acls, delete_acls, read_acls
@@ -221,12 +222,12 @@ class Watches(Yes):
     target: Cluster | None = None
     seen: frozenset[Acl] = frozenset()
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+    def ask(self, question: Question) -> bool:
         """Agree."""
-        if step == DrillPhase.OPEN_TARGET:
+        if question.step == DrillPhase.OPEN_TARGET:
             assert self.target is not None
             self.seen = read_acls(self.target)
-        return super().confirm(drill, step, effect)
+        return super().ask(question)
 
 
 def test_a_fence_is_not_copied_and_applications_get_their_rights(

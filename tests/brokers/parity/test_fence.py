@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.files import reverse_path
+from k2ktui.drill.operator import Question
 from k2ktui.drill.runner import RUNS
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillStatus, Fence
+from k2ktui.engine.drill.model import DrillStatus, Fence
 from k2ktui.kafka.admin.quotas import alter_client_quotas, producer_quotas
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
@@ -42,10 +43,10 @@ class Watches(Yes):
     target: Cluster = field(kw_only=True)
     seen: list[float] = field(default_factory=list)
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+    def ask(self, question: Question) -> bool:
         """Agree, and note the rates."""
         self.seen += rates(self.target)
-        return super().confirm(drill, step, effect)
+        return super().ask(question)
 
 
 def rates(cluster: Cluster) -> list[float]:

@@ -14,6 +14,7 @@ import yaml
 
 from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.drill.operations import abort_drill, verify_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.tail import TailChoice
@@ -168,7 +169,7 @@ def abort_a_discarded_tail(work: Workload) -> None:
     assert "they stay on the old source" in drill.record(DrillPhase.TAIL).live
     after = work.flow.open_mappings(*clusters(work)).positions()
     assert {at.offset for at in after.values()} == {65}
-    aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
+    aborted = abort_drill(Actor(work.reverse_flow, [str(work.back)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
     now = work.flow.open_mappings(*clusters(work)).positions()
@@ -196,7 +197,7 @@ def abort_after_a_replay(work: Workload) -> None:
     drill = work.failbacks()[0]
     assert "30 records on 2 partitions" in dict(refuses.asked)[DrillPhase.TAIL]
     assert [(span.records, span.first) for span in drill.tail] == [(15, 50), (15, 50)]
-    aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
+    aborted = abort_drill(Actor(work.reverse_flow, [str(work.back)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     kept = [change.kind for change in aborted.changes if change.status is ChangeStatus.KEPT]
     assert kept == [ChangeKind.TAIL]

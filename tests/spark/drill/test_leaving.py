@@ -15,6 +15,7 @@ import pytest
 
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import start_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.tail import TailChoice
@@ -140,7 +141,7 @@ def test_each_application_reads_each_record_once(
         operator = KillsRuns(phases={phase}, runs=runs, begin=begin)
         options = replace(OPTIONS, topics="|".join(pair))
         drill = start_drill(
-            PipelineFlow(config), DrillKind.PLANNED, options, [str(file)], MAY, operator
+            Actor(PipelineFlow(config), [str(file)], MAY, operator), DrillKind.PLANNED, options
         )
         assert drill.status is DrillStatus.DONE, drill
         assert operator.killed_in == [phase]
@@ -179,7 +180,7 @@ def come_back(apps: Applications, topic: str, back: Path) -> set[Identity]:
     flow = PipelineFlow(load_checked((str(back),)).config)
     directory = back.parent / "exported"
     options = replace(OPTIONS, topics=topic, tail=TailChoice.EXPORT, export_to=str(directory))
-    drill = start_drill(flow, DrillKind.FAILBACK, options, [str(back)], MAY, Yes())
+    drill = start_drill(Actor(flow, [str(back)], MAY, Yes()), DrillKind.FAILBACK, options)
     assert drill.status is DrillStatus.DONE, drill
     lines = [line for file in directory.iterdir() for line in file.read_text().splitlines()]
     rows = [json.loads(line) for line in lines]

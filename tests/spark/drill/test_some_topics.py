@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import list_drills, start_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.tail import TailChoice
@@ -75,7 +76,7 @@ def move_away(work: Workload) -> tuple[Run, Drill]:
     work.consume(work.a, work.groups[0], 20)
     work.consume(work.a, work.groups[1], 5)
     options = replace(QUICK, topics=work.topic)
-    away = start_drill(work.flow, DrillKind.PLANNED, options, [str(work.file)], MAY, Yes())
+    away = start_drill(Actor(work.flow, [str(work.file)], MAY, Yes()), DrillKind.PLANNED, options)
     assert away.status is DrillStatus.DONE, away
     assert moves_of(work) == [(work.topic, away.id)]
     # It leaves the moved topic alone, also if that grows.

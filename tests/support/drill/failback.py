@@ -11,6 +11,7 @@ from typing import Any
 from k2ktui.config.reverse import reverse_file
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import list_drills, resume_drill, start_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillOptions
 from k2ktui.kafka.properties.translation import load_checked
@@ -109,7 +110,7 @@ class Workload:
 
     def fail_over(self, kind: DrillKind = DrillKind.PLANNED) -> Drill:
         """Move the groups to ``b`` with a drill."""
-        drill = start_drill(self.flow, kind, NOBODY_COMES, [str(self.file)], MAY, Yes())
+        drill = start_drill(Actor(self.flow, [str(self.file)], MAY, Yes()), kind, NOBODY_COMES)
         assert drill.is_over, drill
         return drill
 
@@ -118,12 +119,14 @@ class Workload:
         chosen: DrillOptions = replace(QUICK, **options)
         files = [str(self.back)]
         yes = operator or Yes()
-        return start_drill(self.reverse_flow, DrillKind.FAILBACK, chosen, files, MAY, yes)
+        return start_drill(Actor(self.reverse_flow, files, MAY, yes), DrillKind.FAILBACK, chosen)
 
     def resume(self, drill: Drill, operator: Yes | None = None, **chosen: Any) -> Drill:
         """Continue a failback."""
         return resume_drill(
-            self.reverse_flow, drill.id, [str(self.back)], MAY, operator or Yes(), chosen=chosen
+            Actor(self.reverse_flow, [str(self.back)], MAY, operator or Yes()),
+            drill.id,
+            chosen=chosen,
         )
 
     def failbacks(self) -> list[Drill]:

@@ -18,6 +18,7 @@ import pytest
 from k2ktui.drill import runner
 from k2ktui.drill.checks.context import CheckLimits
 from k2ktui.drill.operations import list_drills, resume_drill, start_drill, verify_drill
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.report import summarize
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillOptions
@@ -96,9 +97,9 @@ def _run(command: DrillCommand, environment: Mapping[str, str]) -> None:
         flow, files = command.flow, [str(command.file)]
         before = command.found()
         if before is None:
-            start_drill(flow, command.kind, command.options, files, MAY, Yes())
+            start_drill(Actor(flow, files, MAY, Yes()), command.kind, command.options)
         elif not before.is_over:
-            resume_drill(flow, before.id, files, MAY, Yes())
+            resume_drill(Actor(flow, files, MAY, Yes()), before.id)
 
 
 def comparable(drill: Drill, names: Sequence[str], also: Callable[[], Any]) -> dict[str, Any]:

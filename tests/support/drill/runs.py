@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,8 @@ from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.drill.operations import list_drills, start_drill
+from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.ownership import Actor
 from k2ktui.drill.phases.source import run_fence_producers
 from k2ktui.drill.runner import Run
 from k2ktui.drill.session import PhaseResult, Session
@@ -66,14 +68,15 @@ class Yes:
         """Remember what each phase shows."""
         self.shown |= {(record.phase, record.live) for record in drill.phases}
 
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
-        """Agree, except to what is refused."""
-        self.asked.append((step, effect))
-        return step not in self.refuses
-
-    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
-        """Agree as a person, if it is one."""
-        self.shown_lines.append(tuple(lines))
+    def ask(self, question: Question) -> bool:
+        """Agree, except to what is refused; to what is not proven as a person, if it is one."""
+        lines = (question.text, *question.lines)
+        if question.kind is QuestionKind.PHASE:
+            self.asked.append((question.step, "\n".join(lines)))
+            return question.step not in self.refuses
+        if question.kind is QuestionKind.TAKE_OVER:
+            return False
+        self.shown_lines.append(lines)
         return self.is_person
 
 
@@ -170,7 +173,7 @@ class Pair:
         """Run a drill in this process; what it has written can be read afterwards."""
         flow = self.flow
         try:
-            return start_drill(flow, kind, options, [str(self.file)], MAY, operator or Yes())
+            return start_drill(Actor(flow, [str(self.file)], MAY, operator or Yes()), kind, options)
         finally:
             settled(flow)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from k2ktui.drill.operator import Question, QuestionKind
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import DrillOptions
 from k2ktui.engine.drill.site import SiteDrill
 from k2ktui.fleet.files import PipelineFile, read_directory
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.site.operations import SiteChoice, start_site
-from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
 from tests.support.clusters.kafka import TIMEOUT, admin, await_stable
 from tests.support.drill.runs import QUICK, Pair
 
@@ -21,27 +21,27 @@ from tests.support.drill.runs import QUICK, Pair
 class SiteYes:
     """An operator who agrees, except to phases and kinds of questions that are refused."""
 
-    refuses: frozenset[DrillPhase | SiteQuestionKind] = frozenset()
-    questions: list[SiteQuestion] = field(default_factory=list)
+    refuses: frozenset[DrillPhase | QuestionKind] = frozenset()
+    questions: list[Question] = field(default_factory=list)
     seen: list[SiteDrill] = field(default_factory=list)
 
     def show(self, site: SiteDrill) -> None:
         """Remember what was shown."""
         self.seen.append(site)
 
-    def confirm(self, site: SiteDrill | None, question: SiteQuestion) -> bool:
+    def ask(self, question: Question) -> bool:
         """Agree, except to what is refused."""
         self.questions.append(question)
         return question.kind not in self.refuses and question.step not in self.refuses
 
-    def asked(self, kind: SiteQuestionKind) -> list[SiteQuestion]:
+    def asked(self, kind: QuestionKind) -> list[Question]:
         """Return the questions of a kind."""
         return [question for question in self.questions if question.kind is kind]
 
     @property
     def phases(self) -> list[str]:
         """The phases that were asked about, in order."""
-        return [question.step for question in self.asked(SiteQuestionKind.PHASE)]
+        return [question.step for question in self.asked(QuestionKind.PHASE)]
 
 
 @dataclass

@@ -9,8 +9,10 @@ import click
 import pytest
 
 from k2ktui.cli.drill import drill as command
-from k2ktui.cli.drill.operators import TerminalOperator, TerminalSiteOperator, print_drill
+from k2ktui.cli.drill.drills import print_drill
+from k2ktui.cli.drill.operators import TerminalOperator
 from k2ktui.cli.terminal.notes import StatusLine
+from k2ktui.drill.operator import agree_question, step_question, take_over_question
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
 from k2ktui.engine.drill.site import gather_site
@@ -18,7 +20,8 @@ from k2ktui.engine.drill.steps import begin_phase, end_phase
 from k2ktui.errors import Refused
 from k2ktui.site.run import leave_out_question
 from tests.support.commands.in_process import invoke
-from tests.support.console.sites import half_way
+from tests.support.console.sites import half_way, mark, member
+from tests.support.drill.made_drills import listed
 
 PIPELINE = """
 name: orders
@@ -68,13 +71,14 @@ def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> No
 
 def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
     operator = TerminalOperator(StatusLine(), {"apply"})
-    assert operator.confirm(make(), DrillPhase.APPLY, "commit 3 offsets")
+    assert operator.ask(step_question(make(), DrillPhase.APPLY, "commit 3 offsets"))
     with pytest.raises(Refused) as refused:
-        operator.confirm(make(), DrillPhase.OPEN_TARGET, "the target is open")
+        operator.ask(step_question(make(), DrillPhase.OPEN_TARGET, "the target is open"))
     assert "--yes-to open-target" in refused.value.hint
     assert "the target is open" in refused.value.message
-    assert not operator.confirm_take_over(make(owner="bob@b", session="x"))
-    assert not TerminalOperator(StatusLine(), {"all"}).agree(make(), ["it would change this"])
+    assert not operator.ask(take_over_question(make(owner="bob@b", session="x")))
+    person = agree_question(make(), ["it would change this"])
+    assert not TerminalOperator(StatusLine(), {"all"}).ask(person)
 
 
 def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
@@ -107,8 +111,20 @@ def test_pipelines_are_left_out_of_an_abort_by_the_abort() -> None:
     site = gather_site(half_way(), {"search": "no answer"})
     silent = [state for state in site.members if state.drill is None]
     with StatusLine() as line, pytest.raises(Refused) as refused:
-        operator = TerminalSiteOperator(line, ())
-        operator.confirm(site, leave_out_question(site, silent, "abort"))
+        TerminalOperator(line, ()).ask(leave_out_question(site, silent, "abort"))
     assert "the others are aborted without them" in str(refused.value)
     command = f"k2ktui drill abort {site.id} -d DIR --leave-out search"
     assert f"abort again, or leave them out: {command}" in refused.value.hint
+
+
+def test_members_that_have_listed_records_wait_for_a_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site = gather_site([member(number, listed(), mark()) for number in (1, 2)], {})
+    with StatusLine() as line:
+        operator = TerminalOperator(line, ())
+        operator.show(site)
+        operator.show(site)
+    said = capsys.readouterr().err
+    for state in site.members[:2]:
+        assert said.count(f"{state.pipeline}: 2 tail: choose: ") == 1, said

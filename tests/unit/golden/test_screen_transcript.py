@@ -17,6 +17,8 @@ from k2ktui.console.keys import GLOBAL, REPLAY
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import DrillChecklist
+from k2ktui.console.screens.drill_frame import DrillFrame
+from k2ktui.console.screens.drill_runs import DrillRunsScreen
 from k2ktui.console.screens.groups import _GroupTable
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.screens.row import RowsScreen
@@ -35,6 +37,8 @@ BASES = {
     OperationScreen,
     DrillBaseScreen,
     DrillChecklist,
+    DrillFrame,
+    DrillRunsScreen,
     _GroupTable,
     Dialog,
 }

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from k2ktui.cli.drill.operators import TerminalSiteOperator
+from k2ktui.cli.drill.operators import TerminalOperator
+from k2ktui.drill.operator import Question, QuestionKind, step_question
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.site import SiteDrill, gather_site
 from k2ktui.engine.drill.site_mark import SiteMark, SiteMember, member_drill_id
 from k2ktui.engine.drill.site_selection import SiteFile
 from k2ktui.engine.drill.steps import describe_phase_of
-from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
 from k2ktui.site.run import _not_confirmed, _step_question, leave_out_question
 from tests.support.commands.transcript import Typed, typed
 from tests.support.console.sites import SITE, held, planned
@@ -135,25 +135,26 @@ def site_of(*drills: Drill, errors: Mapping[str, str] | None = None) -> SiteDril
     return gather_site(drills, errors or {}, files={name: f"site/{name}.yaml" for name in NAMES})
 
 
-def acts(site: SiteDrill, *questions: SiteQuestion) -> Callable[..., SiteDrill]:
+def acts(site: SiteDrill, *questions: Question) -> Callable[..., SiteDrill]:
     """Return an operation that shows a site drill, asks, and returns it."""
 
     def operate(*given: Any, **_: Any) -> SiteDrill:
-        (operator,) = (one for one in given if isinstance(one, TerminalSiteOperator))
+        (operator,) = (one for one in given if isinstance(one, TerminalOperator))
         operator.show(site)
         for question in questions:
-            if not operator.confirm(site, question):
+            if not operator.ask(question):
                 raise _not_confirmed(question.step or "leaving pipelines out", site)
         return site
 
     return operate
 
 
-def phase_question(site: SiteDrill, phase: DrillPhase) -> SiteQuestion:
+def phase_question(site: SiteDrill, phase: DrillPhase) -> Question:
     """Return the question whether a phase is confirmed for the members that are not held."""
     names = ["billing", "search"]
-    effects = [describe_phase_of(site.drills[0], phase)] * len(names)
-    return _step_question(site, phase, names, effects, ["orders is held: it has 2 members"])
+    effect = describe_phase_of(site.drills[0], phase)
+    asked = [step_question(replace(site.drills[0], pipeline=name), phase, effect) for name in names]
+    return _step_question(site, asked, ["orders is held: it has 2 members"])
 
 
 HALF = site_of(*half_way(), errors={"search": "the target did not answer within 30 s"})
@@ -313,8 +314,9 @@ def drill_resume(folder: Path) -> list[Typed]:
     aborting = every(replace(stopped(), status=DrillStatus.ABORTING))
     rehearsal = replace(rehearsed(), status=DrillStatus.OPEN)
     asks = acts(HALF, phase_question(HALF, DrillPhase.OPEN_TARGET))
-    take = SiteQuestion(
-        SiteQuestionKind.UNPROVEN,
+    take = Question(
+        QuestionKind.UNPROVEN,
+        HALF,
         "It is not proven that a drill wrote the record",
         ("orders: it continues with apply",),
         SITE,
@@ -352,8 +354,8 @@ def drill_abort(folder: Path) -> list[Typed]:
     mine = {
         **kept(*every(fencing())),
         **records(*every(fencing())),
-        f"{OPERATIONS}.abort_drill": lambda flow, *_, **__: fail(flow),
-        f"{OPERATIONS}.mark_aborting": lambda flow, drill_id, *_, **__: next(
+        f"{OPERATIONS}.abort_drill": lambda actor, *_, **__: fail(actor.flow),
+        f"{OPERATIONS}.mark_aborting": lambda actor, drill_id, *_, **__: next(
             drill for drill in every(fencing()) if drill.id == drill_id
         ),
     }

@@ -8,16 +8,23 @@ from threading import Event
 from typing import Any
 
 from k2ktui.console.drill_operator import ScreenOperator
-from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
-from k2ktui.console.screens.site import SiteRunHere, SiteScreen
+from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.screens.drill_runs import DrillRun
+from k2ktui.console.screens.site import SiteScreen
 from k2ktui.console.session import DemoStep, Session
+from k2ktui.drill.operator import (
+    Question,
+    QuestionKind,
+    agree_question,
+    step_question,
+    take_over_question,
+)
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookStatus, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.site_selection import SiteFile
 from k2ktui.engine.drill.steps import turn_into_disaster
 from k2ktui.errors import ConnectionFailed, K2kError
-from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
 from k2ktui.watch.model import PartName
 from tests.console.test_drill import made
 from tests.console.test_drill_runs import APPLYING, HOOK, with_hook
@@ -181,18 +188,18 @@ async def starts(walk: Walk) -> None:
 # A drill that runs here
 
 
-def asks(question: Callable[[ScreenOperator], bool], drill: Drill = APPLYING) -> DrillRun:
-    def job(operator: ScreenOperator) -> Drill:
+def asks(question: Question, drill: Drill = APPLYING) -> DrillRun[Drill]:
+    def job(operator: ScreenOperator[Drill]) -> Drill:
         operator.show(drill)
-        if question(operator):
+        if operator.ask(question):
             return replace(drill, status=DrillStatus.DONE, ended_ms=drill.started_ms + 60_000)
         return drill
 
     return DrillRun("drill", job, "k2ktui drill resume ID")
 
 
-def confirms(step: Any, effect: str) -> DrillRun:
-    return asks(lambda operator: operator.confirm(APPLYING, step, effect))
+def confirms(step: Any, effect: str) -> DrillRun[Drill]:
+    return asks(step_question(APPLYING, step, effect))
 
 
 async def runs(walk: Walk) -> None:
@@ -206,8 +213,8 @@ async def runs(walk: Walk) -> None:
         ("a hook", confirms(HOOK.step, f"The {describe_hook(HOOK)}")),
         ("with remarks", confirms(DrillPhase.APPLY, f"{effect}\nbilling is ahead\nold commits")),
         ("topics", confirms("topics", "2 topics and 4 groups move")),
-        ("taken over", asks(lambda operator: operator.confirm_take_over(acted(APPLYING)))),
-        ("an unproven record", asks(lambda operator: operator.agree(APPLYING, UNPROVEN))),
+        ("taken over", asks(take_over_question(acted(APPLYING)))),
+        ("an unproven record", asks(agree_question(APPLYING, UNPROVEN))),
     ):
         screen.run_drill(run)
         await walk.shows(f"it asks: {what}")
@@ -225,7 +232,7 @@ async def held(walk: Walk) -> None:
     """A drill that runs until it is held."""
     ended = Event()
 
-    def job(operator: ScreenOperator) -> Drill:
+    def job(operator: ScreenOperator[Drill]) -> Drill:
         while not ended.wait(0.05):
             operator.show(APPLYING)
         return APPLYING
@@ -333,18 +340,20 @@ async def unknown_sources(walk: Walk) -> None:
 async def site_asks(walk: Walk) -> None:
     await walk.press("8", "enter")
     screen = walk.console.screen
-    assert isinstance(screen, SiteScreen) and screen.site is not None
-    site, names = screen.site, ("billing", "orders")
+    assert isinstance(screen, SiteScreen) and screen.drill is not None
+    site, names = screen.drill, ("billing", "orders")
     lines = ("billing: 12 offsets of 2 groups", "orders: 40 offsets of 3 groups")
-    for kind in SiteQuestionKind:
-        for step in ("apply", "open-target") if kind is SiteQuestionKind.PHASE else ("",):
-            question = SiteQuestion(kind, "What happens then.", lines, "paris", step, names)
+    for kind in QuestionKind:
+        for step in ("apply", "open-target") if kind is QuestionKind.PHASE else ("",):
+            question = Question(
+                kind, site, "What happens then.", lines, "paris", step=step, pipelines=names
+            )
 
-            def job(operator: Any, question: SiteQuestion = question) -> Any:
-                operator.confirm(site, question)
+            def job(operator: Any, question: Question = question) -> Any:
+                operator.ask(question)
                 return site
 
-            screen.run_site(SiteRunHere("site drill", job, "k2ktui drill resume ID"))
+            screen.run_drill(DrillRun("site drill", job, "k2ktui drill resume ID"))
             await walk.shows(f"it asks: {kind} {step}".strip())
             await walk.shows("declined", "escape")
 
