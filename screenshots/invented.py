@@ -1,4 +1,4 @@
-"""What a demo cannot show: a transform's preview, a plan for positions, checks before a start."""
+"""What a demo cannot show: a group's records, a plan for positions, checks before a start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.listing import LogEntry, OffsetState
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.sync.moves.positions import SET, PositionPlan
 from k2ktui.sync.records.pairs import GroupRecords, RecordListing, RecordPair, RecordPlace
 from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome
@@ -28,35 +27,6 @@ CHECKS = (
         "Raise producer_byte_rate, or the copy falls behind at peaks.",
     ),
 )
-
-
-def preview() -> Preview:
-    """Return the newest records of a topic with a transform."""
-    card = b'{"id": 7, "card": "4000-1234", "country": "CH"}'
-    masked = b'{"id":7,"card":"9f86d081884c7d65","country":"CH"}'
-    rows = (
-        _row(40, card, masked, PreviewOutcome.COPIED),
-        _row(41, b'{"id": 8}', None, PreviewOutcome.LEFT_OUT, "filter"),
-        _row(42, b'{"id": ', None, PreviewOutcome.STOPS, "decode.value"),
-        _row(43, None, None, PreviewOutcome.SKIPPED, "set value.id"),
-        _row(44, card, masked, PreviewOutcome.COPIED),
-    )
-    return Preview(TOPIC, TOPIC, "decodes value (json), sets value.card", rows)
-
-
-def _row(
-    offset: int,
-    before: bytes | None,
-    after: bytes | None,
-    outcome: PreviewOutcome,
-    step: str = "",
-) -> PreviewRow:
-    def record(value: bytes | None) -> KafkaRecord:
-        return KafkaRecord(offset, b"user-7", value, (("trace", b"1f"),), _AT_MS + offset)
-
-    copied = outcome is PreviewOutcome.COPIED
-    source = SourcePartition(TOPIC, offset % 2)
-    return PreviewRow(source, record(before), record(after) if copied else None, outcome, step)
 
 
 def records() -> tuple[GroupRow, GroupRecords]:

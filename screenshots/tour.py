@@ -11,7 +11,6 @@ import svg
 from stage import Stage
 
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.screens.records import RecordsScreen
 from k2ktui.engine.drill.checks import DrillPhase
 
@@ -40,10 +39,6 @@ async def of_the_demo(stage: Stage) -> Pictures:
     await stage.press("escape", "colon", "g")
     yield "command", await stage.look()
     await stage.press("escape", "escape")
-    await stage.app.push_screen(PreviewScreen(invented.TOPIC, invented.preview()))
-    await stage.press("m")
-    yield "preview", await stage.look()
-    await stage.press("q")
     async for picture in _of_groups(stage):
         yield picture
     async for picture in _of_what_was_done(stage):

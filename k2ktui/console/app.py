@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,22 +25,19 @@ from k2ktui import diagnostics
 from k2ktui.console import cli_equivalent, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
 from k2ktui.console.actions import ActionApp
-from k2ktui.console.background import abandon_on_exit
 from k2ktui.console.commands import Command, unique_names
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, KeyUse, bindings_of, key_file, load_keys
 from k2ktui.console.leaving import LEAVE, LeaveDialog
-from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import FLEET_ENTRY, SITES_ENTRY, available
-from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen
+from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen, ViewArrived
 from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import FLEET, Session
-from k2ktui.console.theming import PlainBar
+from k2ktui.console.theming import Palette, PlainBar
 from k2ktui.console.visuals.panel import HIGH, WIDE
 from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.dialog import Dialog
-from k2ktui.console.widgets.palette import Palette
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View, pause_view
 
@@ -46,6 +45,14 @@ _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S, _WRITE_S = 0.001, 2.0
 # Ids of keys that are no commands by name: the cursor's, and those with a command of their own.
 _NO_COMMAND = ("grid.", "screen.", "command", "theme", "quit")
+
+
+class _AbandonedExecutor(ThreadPoolExecutor):
+    """Threads that do not delay the exit while they wait for a cluster."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Return at once; asyncio would wait."""
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 class ConsoleApp(ActionApp):
@@ -98,7 +105,7 @@ class ConsoleApp(ActionApp):
         self.choose_theme()
         # A pipeline of a fleet begins with its own first screen.
         self.switch_mode(self.entries[1 if self.session.is_of_fleet else 0].id)
-        abandon_on_exit()
+        asyncio.get_running_loop().set_default_executor(_AbandonedExecutor())
         self.session.feed.start(self._receive)
         self.set_interval(_AGE_S, self.update_frame)
         self.set_interval(_THEMES_S, self.poll_themes)
@@ -170,7 +177,7 @@ class ConsoleApp(ActionApp):
 
     def key_uses(self) -> Iterator[KeyUse]:
         """Yield what a key file can remap; imports every screen."""
-        from k2ktui.console.widgets.banner_lines import BannerLines
+        from k2ktui.console.banner import BannerLines
         from k2ktui.console.widgets.selectable_grid import SelectableGrid
 
         # A key file is that of both consoles: of a pipeline, and of a directory.

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
 
 from k2ktui.console.session import Session
+from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.drill.pair_state import PairPhase
 from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, message
@@ -93,3 +100,32 @@ def short_cause(error: str) -> str:
     if len(text) > _LONGEST_CAUSE:
         text = text[: _LONGEST_CAUSE - 1].rstrip() + "…"
     return text
+
+
+class BannerLines(TextLines):
+    """The warnings; takes the focus (Tab) only while there are any."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Whole text", id="banner.open"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="banner")
+        self._items: Sequence[BannerItem] = ()
+
+    def show_items(self, items: Sequence[BannerItem], more: Sequence[Line]) -> None:
+        """Show warnings, and lines without a longer text below them."""
+        self._items = items
+        if self.can_focus and not items and self.has_focus:
+            self.screen.focus_next()
+        self.can_focus = bool(items)
+        self.show([*(item.line for item in items), *more])
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the whole texts."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Show the whole texts."""
+        if self._items:
+            self.app.push_screen(TextDialog("Warnings", [item.text for item in self._items]))

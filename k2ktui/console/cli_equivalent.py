@@ -197,9 +197,3 @@ def records(files: Sequence[str], place: str, around: int) -> str:
     """Return the command that lists the records before and from a place on."""
     words = ["k2ktui", "records", *_files(files), safe_text(place)]
     return shlex.join([*words, "--before", str(around), "--count", str(around)])
-
-
-def transform_preview(files: Sequence[str], topic: str) -> str:
-    """Return the command that shows what a topic's transform does."""
-    words = ["k2ktui", "transform", "preview", *_files(files), f"--topic={safe_text(topic)}"]
-    return shlex.join([*words, "--mask"])

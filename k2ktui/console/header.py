@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.cells import cell_len
+from textual import events
+from textual.message import Message
 
 from k2ktui.console.pair_drawing import draw_pair
 from k2ktui.console.session import Session, who
 from k2ktui.console.widgets.styled_text import fit
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name, utc_time
 from k2ktui.present.pair_state import pair_tone, pair_word
 from k2ktui.watch.feed import Feed
@@ -19,6 +22,7 @@ _WIDE = 100
 _LONGEST_CLUSTER = 40
 # Two short names with their signs and an arrow.
 _LEAST_DRAWING = 20
+_TABS_LINE = 1
 
 
 def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> Line:
@@ -126,3 +130,36 @@ def breadcrumbs(titles: Sequence[str], width: int, glyphs: Glyphs) -> Line:
 
 
 _SEPARATOR = " \u203a "
+
+
+def tab_at(line: Line, x: int) -> int | None:
+    """Return the index of the tab that covers a column of the line of tabs; None if none does."""
+    for number, cell in enumerate(line):
+        if 0 <= x < cell_len(cell.text):
+            return number
+        x -= cell_len(cell.text)
+    return None
+
+
+class HeaderBar(TextLines):
+    """Header, tabs and path."""
+
+    class TabClicked(Message):
+        """A tab was clicked.
+
+        Attributes:
+            number: its index.
+        """
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    def on_click(self, event: events.Click) -> None:
+        """Report a click on a tab."""
+        at = event.get_content_offset(self)
+        if at is None or at.y != _TABS_LINE or len(self.lines) <= _TABS_LINE:
+            return
+        number = tab_at(self.lines[_TABS_LINE], at.x)
+        if number is not None:
+            self.post_message(self.TabClicked(number))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual import on
+from textual.command import CommandPalette
+from textual.message import Message
 from textual.scrollbar import ScrollBarRender
 from textual.theme import Theme, ThemeProvider
+from textual.widgets import Button, Input, OptionList
 
 from k2ktui.console.session import Session
 from k2ktui.console.settings import SettingsFile
@@ -20,7 +24,6 @@ from k2ktui.console.themes import (
 )
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.minimum_size import SizedApp
-from k2ktui.console.widgets.palette import Palette
 from k2ktui.text import safe_text
 
 
@@ -29,6 +32,23 @@ class PlainBar(ScrollBarRender):
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
+class Palette(CommandPalette, Dialog[None]):
+    """Textual's palette, in which a second Enter or click does nothing."""
+
+    def must_wait(self, key: str) -> bool:
+        """Let Enter wait until what was typed has been searched: the list is of an earlier text."""
+        searches = any(worker.node is self and not worker.is_finished for worker in self.workers)
+        return super().must_wait(key) or (key == "enter" and searches and not self.is_over)
+
+    @on(OptionList.OptionSelected)
+    @on(Input.Submitted)
+    @on(Button.Pressed)
+    def _once(self, event: Message) -> None:
+        if self.is_over:
+            event.stop()
+            event.prevent_default()  # Textual would run the command again
 
 
 class ThemedApp(SizedApp):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from k2ktui.present.formatting import Cell, Tone, number
@@ -62,6 +62,24 @@ def pick(columns: Sequence[Column[T]], *ids: str) -> tuple[Column[T], ...]:
     """Return the columns with these ids, in this order."""
     by_id = {column.id: column for column in columns}
     return tuple(by_id[name] for name in ids)
+
+
+def rank(columns: Iterable[Column[T]], ranks: Mapping[str, int]) -> list[Column[T]]:
+    """Return the columns that have a rank, in the order of the ranks, with it.
+
+    Raises:
+        KeyError: there is no column with an id that has a rank.
+    """
+    by_id = {column.id: column for column in columns}
+    return [replace(by_id[name], rank=of) for name, of in ranks.items()]
+
+
+def insert(columns: Iterable[Column[T]], further: Mapping[str, Column[T]]) -> list[Column[T]]:
+    """Return the columns, each followed by the further one of its id, such as its drawing."""
+    chosen: list[Column[T]] = []
+    for column in columns:
+        chosen += [column, *([further[column.id]] if column.id in further else [])]
+    return chosen
 
 
 def text_column(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -93,16 +92,15 @@ def _mask_text(text: str) -> str:
     return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", text))
 
 
-def mask_row(row: PreviewRow) -> PreviewRow:
-    """Return a row with masked records."""
-    after = mask_record(row.after) if row.after is not None else None
-    further = tuple(map(mask_record, row.further))
-    return replace(row, before=mask_record(row.before), after=after, further=further)
-
-
 def mask_preview(preview: Preview) -> Preview:
     """Return a preview with masked records."""
-    return replace(preview, rows=tuple(mask_row(row) for row in preview.rows))
+
+    def mask(row: PreviewRow) -> PreviewRow:
+        after = mask_record(row.after) if row.after is not None else None
+        further = tuple(map(mask_record, row.further))
+        return replace(row, before=mask_record(row.before), after=after, further=further)
+
+    return replace(preview, rows=tuple(map(mask, preview.rows)))
 
 
 def preview_json(preview: Preview) -> dict[str, Any]:
@@ -144,37 +142,3 @@ def plain_bytes(data: bytes | None) -> Any:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-def parse_preview(text: str | bytes) -> Preview:
-    """Return the preview that a command printed with ``--json``.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is not one.
-    """
-    content = json.loads(text)
-    rows = tuple(
-        PreviewRow(
-            SourcePartition(content["topic"], row["partition"]),
-            _parse_record(row["offset"], row["before"]),
-            _parse_record(row["offset"], row["after"]) if row["after"] is not None else None,
-            PreviewOutcome(row["outcome"]),
-            row["step"],
-            tuple(_parse_record(row["offset"], record) for record in row["further"]),
-            row["target"],
-        )
-        for row in content["records"]
-    )
-    return Preview(content["topic"], content["target"], content["transform"], rows)
-
-
-def _parse_record(offset: int, content: Mapping[str, Any]) -> KafkaRecord:
-    headers = tuple((name, _parse_bytes(value)) for name, value in content["headers"])
-    key, value = _parse_bytes(content["key"]), _parse_bytes(content["value"])
-    return KafkaRecord(offset, key, value, headers, content["timestamp"])
-
-
-def _parse_bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()

@@ -11,9 +11,11 @@ from textual.widgets import Input
 
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.overview import OverviewScreen
+from k2ktui.console.screens.row import RowScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.journal import JournalHeader
+from k2ktui.present.formatting import Cell, Line
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import NOON, Made, beside_mirrormaker, usual
 from tests.support.drill.made_drills import rehearsed
@@ -301,3 +303,15 @@ def test_back_returns_to_the_row_although_a_new_one_came_before_it(
     made.journal = [entry(2), entry(1)]
     made.drills = (rehearsed(40), replace(rehearsed(90), id="20261121-older"))
     drive(flow, made)
+
+
+def test_an_opened_row_that_is_longer_than_the_screen_is_scrolled() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        lines: list[Line] = [(Cell(f"line {number}."),) for number in range(60)]
+        await console.app.push_screen(RowScreen("orders-0", lambda _: lines))
+        await console.settle()
+        assert "line 0." in console.text and "line 59." not in console.text
+        await console.press("end")
+        assert "line 59." in console.text
+
+    drive(flow)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.console.banner import short_cause
-from k2ktui.console.header import tabs
+from k2ktui.console.header import tab_at, tabs
 from k2ktui.console.session import Options, Session
-from k2ktui.console.widgets.header_bar import tab_at
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.watch.model import PartName, PipelinePair
 from k2ktui.watch.player import Player

@@ -126,6 +126,28 @@ def test_nothing_is_written_before_the_name_or_after_an_error(
     assert len(operations.planned) == 2 and not made.holds
 
 
+def test_of_many_holds_only_those_that_are_listed_are_put_into_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holds = tuple(Hold("clicks", partition, WHO, 0) for partition in range(2000))
+    said: list[Hold] = []
+
+    def change_text(hold: Hold, change: HoldChange) -> str:
+        said.append(hold)
+        return hold.key.name
+
+    monkeypatch.setattr(holding, "_PLANS", {HOLD: lambda *_: HoldChange(HOLD, holds)})
+    monkeypatch.setattr(holding, "change_text", change_text)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2")
+        await chosen(console)
+        await console.sees("clicks:7", "and 1,992 more")
+
+    drive_session(made_session(usual()), steps, (120, 35))
+    assert said == list(holds[:8])
+
+
 @pytest.mark.parametrize(
     ("options", "config", "replay", "why"),
     [

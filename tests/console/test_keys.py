@@ -34,7 +34,6 @@ DETAILS = {
     "ParityScreen": "parity",
     "PartitionScreen": "a partition",
     "PlanScreen": "a plan",
-    "PreviewScreen": "a preview",
     "RecordsScreen": "records",
     "ResetScreen": "a reset",
     "SiteDrillsScreen": "Drill",

@@ -64,8 +64,8 @@ def test_a_new_position_may_be_typed_at_once_and_enter_pressed_twice() -> None:
         await console.until(lambda: isinstance(console.screen, MovesScreen), "planned")
         screen = console.screen
         assert isinstance(screen, MovesScreen)
-        await console.until(lambda: screen.change, "planned")
-        assert screen.change and screen.change.pipeline == repr({SourcePartition("a", 0): 55})
+        await console.until(lambda: screen.shown, "planned")
+        assert screen.shown and screen.shown.pipeline == repr({SourcePartition("a", 0): 55})
         assert opened(console) == ["PositionsScreen", "MovesScreen"]
 
     drive_session(session(), steps)

@@ -109,7 +109,7 @@ def test_compared_applied_and_undone_by_keys(made_operations: dict[str, list[Any
         await console.press("2", "d")
         screen = console.app.screen
         assert isinstance(screen, ParityScreen)
-        await console.until(lambda: screen.plan, "compared")
+        await console.until(lambda: screen.shown, "compared")
         await console.settle()
         assert "5 differences: 2 to set, 1 to remove, 2 only reported" in console.text
         assert "access rules" in console.text
@@ -140,6 +140,30 @@ def test_a_wrong_name_changes_nothing(made_operations: dict[str, list[Any]]) -> 
         assert made_operations["apply"] == []
 
     drive(steps, usual(), flow=FLOW, files=("orders.yaml",))
+
+
+def test_what_was_not_begun_can_be_applied_later(
+    made_operations: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[object] = []
+
+    def act(doing: str, *_: object, **__: object) -> bool:
+        refused.append(doing)
+        return False  # as while another operation runs
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2", "d")
+        screen = console.app.screen
+        assert isinstance(screen, ParityScreen)
+        await console.until(lambda: screen.shown, "compared")
+        await console.settle()
+        monkeypatch.setattr(screen, "act", act)
+        await confirm(console, "A")
+        await console.until(lambda: refused, "not begun")
+        assert not screen.refusal("apply")
+
+    drive(steps, flow=FLOW)
+    assert not made_operations["apply"]
 
 
 def test_while_it_is_paused_the_reason_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

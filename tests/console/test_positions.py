@@ -10,7 +10,7 @@ import pytest
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.screens import positions_plan
-from k2ktui.console.screens.positions import place_of
+from k2ktui.console.screens.positions import plan_of
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
@@ -58,8 +58,7 @@ class Planner:
     ],
 )
 def test_where_to(text: str, asked: object) -> None:
-    place = place_of(text, {A0: 50})
-    change = place.plan(Planner())  # type: ignore[arg-type]
+    change = plan_of(text, {A0: 50})(Planner())  # type: ignore[arg-type]
     assert change.pipeline == repr(asked)
     # The other partitions of the topic are not moved.
     assert [move.source for move in change.moves] == [A0]
@@ -68,12 +67,12 @@ def test_where_to(text: str, asked: object) -> None:
 @pytest.mark.parametrize("text", ["soon", "+", "1.5", "9" * 30, "2026-13-01", ""])
 def test_where_nothing_is(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        place_of(text, {A0: 50})
+        plan_of(text, {A0: 50})
 
 
 def test_nothing_is_counted_from_where_there_is_no_position() -> None:
     with pytest.raises(ValueError, match="a-1 has no position"):
-        place_of("+5", {A0: 50, A1: None})
+        plan_of("+5", {A0: 50, A1: None})
 
 
 def session(*, config: bool = True) -> Session:

@@ -5,13 +5,13 @@ To add a screen, write ``console/screens/NAME.py`` with a subclass of
 and add a line to :data:`ENTRIES`: key, module, title, class.
 
 *Content.* ``body()`` yields the widgets, ``show_view(view)`` fills them. ``show_view`` is called on
-the message :class:`~k2ktui.console.messages.ViewArrived` (every few seconds, for every screen of
-the current stack; queued older views are dropped), and once when the screen is mounted or resumed,
-if there is a view. The widgets of ``console.widgets`` redraw only what has changed: always call
-their ``show`` with the complete content. Texts are ``Cell`` and ``Line`` of ``present.formatting``,
-with tones; a name from Kafka must pass through ``formatting.name`` first. Columns of tables are in
-``present``, because commands print them too. ``table()`` returns what ``e`` exports,
-``text_to_copy()`` what ``y`` copies; ``HELP`` is the text of ``?``.
+the message ``ViewArrived`` of ``base`` (every few seconds, for every screen of the current stack;
+queued older views are dropped), and once when the screen is mounted or resumed, if there is a view.
+The widgets of ``console.widgets`` redraw only what has changed: always call their ``show`` with the
+complete content. Texts are ``Cell`` and ``Line`` of ``present.formatting``, with tones; a name from
+Kafka must pass through ``formatting.name`` first. Columns of tables are in ``present``, because
+commands print them too. ``table()`` returns what ``e`` exports, ``text_to_copy()`` what ``y``
+copies; ``HELP`` is the text of ``?``.
 
 *Looks.* Everything stands in a ``Panel`` of ``console.visuals``: figures in a ``Tile``, a value
 over time in a ``Chart``, shapes by the functions there. A ``ListScreen`` puts its table into a
@@ -35,7 +35,8 @@ then::
 
 in a method with ``@work(group=ASK)`` (``ask`` needs a worker). The job must first call
 ``k2ktui.engine.access.require(self.session.access, "applying a plan")``. What is applied is exactly
-what was shown, without planning again in between.
+what was shown, without planning again in between. A screen with a plan is a ``ChangeScreen``, which
+does that: it makes and shows the plan, and returns the ``Change`` that it is.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class AuditScreen(RowsScreen):
     ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = _HELP
     PANEL: ClassVar[str] = "Audit"
+    crumb = "audit"
 
     def __init__(self, group: str = "") -> None:
         super().__init__()
@@ -56,11 +57,6 @@ class AuditScreen(RowsScreen):
     @property
     def _audit(self) -> Audit | None:
         return self.console.view.audit if self.console.view else None
-
-    @property
-    def crumb(self) -> str:
-        """The audit."""
-        return "audit"
 
     def body(self) -> Iterable[Widget]:
         """Yield notes and the table."""
@@ -129,20 +125,17 @@ class AuditScreen(RowsScreen):
         width = max(20, self.size.width - 6)
         return [line for note in notes for line in wrap_lines(note, width, Tone.WARN)[:2]][:4]
 
-    def row_title(self) -> str:
-        """Return the group and the partition under the cursor."""
-        row: AuditRow | None = self.query_one(Grid).current
-        return "" if row is None else f"{row.group} {row.topic}-{row.partition}"
+    def row_title(self, row: AuditRow) -> str:
+        """Return the group and the partition."""
+        return f"{row.group} {row.topic}-{row.partition}"
 
-    def row_severity(self) -> Severity | None:
+    def row_severity(self, row: AuditRow) -> Severity | None:
         """Return a warning if the group would not continue at the right offset."""
-        row: AuditRow | None = self.query_one(Grid).current
-        return Severity.WARN if row is not None and row.wrong else None
+        return Severity.WARN if row.wrong else None
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return all details of the row under the cursor."""
-        row: AuditRow | None = self.query_one(Grid).current
-        return [] if row is None else row_lines(row, width)
+    def row_lines(self, row: AuditRow, width: int) -> list[Line]:
+        """Return where the group would continue by each program, and what that means."""
+        return row_lines(row, width)
 
     def document(self) -> str | None:
         """Return the audit in the JSON that ``k2ktui mm2 audit`` prints."""

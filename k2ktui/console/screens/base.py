@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.css.query import NoMatches
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import AwaitMount, Widget
@@ -21,20 +22,17 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from k2ktui.console import header
-from k2ktui.console.banner import banner
+from k2ktui.console.banner import BannerLines, banner
 from k2ktui.console.commands import Command
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.export import Table
-from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
 from k2ktui.console.visuals.panel import Panel
-from k2ktui.console.widgets.banner_lines import BannerLines
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.foot_line import FootLine
 from k2ktui.console.widgets.footer import KeyFooter
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.header_bar import HeaderBar
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
@@ -47,6 +45,20 @@ T = TypeVar("T")
 _REST_S = 0.15
 # As in the style sheet.
 _HIGHEST_BANNER = 4
+
+
+@dataclass
+class ViewArrived(Message, bubble=False):
+    """A new view is available; every screen of the current stack receives it.
+
+    It does not bubble: the app forwards it to the screens, and would forward it again forever.
+    """
+
+    view: View
+
+    def can_replace(self, message: Message) -> bool:
+        """Return whether this view replaces a queued older one: it always does."""
+        return isinstance(message, ViewArrived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +319,7 @@ class ConsoleScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the header, the banner, the body and the footer."""
-        yield HeaderBar(id="header")
+        yield header.HeaderBar(id="header")
         yield BannerLines()
         yield from self.body()
         yield KeyFooter()
@@ -352,7 +364,7 @@ class ConsoleScreen(Screen[None]):
     def refresh_chrome(self) -> None:
         """Update the header and the banner: ages and warnings."""
         try:
-            bar = self.query_one("#header", HeaderBar)
+            bar = self.query_one("#header", header.HeaderBar)
         except NoMatches:
             return
         view, glyphs, width = self.console.view, glyphs_of(self), self.size.width - 2
@@ -376,12 +388,12 @@ class ConsoleScreen(Screen[None]):
 
         By the lines of header and banner: the sizes of both are those of the last layout.
         """
-        above = len(self.query_one(HeaderBar).lines)
+        above = len(self.query_one(header.HeaderBar).lines)
         warnings = len(self.query_one(BannerLines).lines)
         return self.size.height - above - min(_HIGHEST_BANNER, warnings) - 1
 
-    @on(HeaderBar.TabClicked)
-    def _tab_clicked(self, event: HeaderBar.TabClicked) -> None:
+    @on(header.HeaderBar.TabClicked)
+    def _tab_clicked(self, event: header.HeaderBar.TabClicked) -> None:
         self.console.action_screen(self.console.entries[event.number].id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -13,7 +13,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of, wrap
+from k2ktui.console.widgets.styled_text import wrap
 from k2ktui.engine.compare.outcomes import UNPROVEN, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.severity import Severity
@@ -45,17 +45,13 @@ class ComparisonScreen(OperationScreen):
 
     ENTRY: ClassVar[str] = "replication"
     PANEL: ClassVar[str] = "Comparison"
+    crumb = "comparison"
     HELP: ClassVar[str | None] = _HELP
 
     def __init__(self) -> None:
         super().__init__()
         self.report: ComparisonReport | None = None
         self._stopped = Event()
-
-    @property
-    def crumb(self) -> str:
-        """The comparison."""
-        return "comparison"
 
     def make_grid(self) -> Grid[PartResult]:
         """Create the table of partitions."""
@@ -140,52 +136,30 @@ class ComparisonScreen(OperationScreen):
         """Return what was not compared, and notes."""
         if self.report is None:
             return []
-        sign = glyphs_of(self).status[Severity.WARN]
         left_out = [f"{safe_text(at)}: {why}" for at, why in sorted(self.report.left_out.items())]
         texts = [*self.report.notes, *(f"not compared: {text}" for text in left_out)]
-        lines = [part for text in texts for part in self.wrap(f"{sign} {text}")]
-        return [(Cell(line, Tone.WARN),) for line in lines[:_NOTES]]
+        return self.warnings(texts)[:_NOTES]
 
-    def detail(self) -> list[Line]:
-        """Return the first findings of the partition under the cursor."""
-        lines = self._findings()
-        return [(Cell(part),) for line in lines[:1] for part in self.wrap(line)]
+    def row_reason(self, row: PartResult) -> list[Line]:
+        """Return the first finding."""
+        return [(Cell(part),) for line in _findings(row)[:1] for part in self.wrap(line)]
 
-    def _findings(self) -> list[str]:
-        result: PartResult | None = self.query_one(Grid).current
-        if result is None:
-            return []
-        lines = [finding_text(result.source, finding) for finding in result.findings]
-        unread = [unread_text(result)] if result.unread else []
-        unproven = [
-            f"unproven: {finding_text(result.source, finding)}"
-            for finding in result.unproven_findings
-        ]
-        return [*lines, *unread, *unproven]
+    def row_title(self, row: PartResult) -> str:
+        """Return the partition."""
+        return str(row.source)
 
-    def row_title(self) -> str:
-        """Return the partition under the cursor."""
-        result: PartResult | None = self.query_one(Grid).current
-        return "" if result is None else str(result.source)
-
-    def row_severity(self) -> Severity | None:
+    def row_severity(self, row: PartResult) -> Severity | None:
         """Return how bad what was found there is."""
-        result: PartResult | None = self.query_one(Grid).current
-        if result is None or not self._differences(result):
-            return None
-        return Severity.BAD
+        return Severity.BAD if self._differences(row) else None
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return the outcomes of the partition under the cursor, and its first findings."""
-        result: PartResult | None = self.query_one(Grid).current
-        if result is None:
-            return []
+    def row_lines(self, row: PartResult, width: int) -> list[Line]:
+        """Return the outcomes of a partition, and its first findings."""
         outcomes: list[Line] = [
             (Cell(f"{count:,} {outcome}", Tone.WARN if outcome in UNPROVEN else Tone.PLAIN),)
-            for outcome, count in result.counts.items()
+            for outcome, count in row.counts.items()
         ]
         findings: list[Line] = [
-            (Cell(part),) for line in self._findings() for part in wrap(line, width)
+            (Cell(part),) for line in _findings(row) for part in wrap(line, width)
         ]
         return [*outcomes, (), *findings]
 
@@ -196,3 +170,12 @@ class ComparisonScreen(OperationScreen):
     def text_to_copy(self) -> str:
         """Return the equivalent CLI command."""
         return cli_equivalent.compare(self.session.files)
+
+
+def _findings(row: PartResult) -> list[str]:
+    lines = [finding_text(row.source, finding) for finding in row.findings]
+    unread = [unread_text(row)] if row.unread else []
+    unproven = [
+        f"unproven: {finding_text(row.source, finding)}" for finding in row.unproven_findings
+    ]
+    return [*lines, *unread, *unproven]

@@ -126,21 +126,16 @@ class DrillChecksScreen(RowsScreen):
         counts = ((stop, "failed, blocking"), (look, "to look at"), (passed, "passed"))
         return (Cell(", ".join(f"{count:,} {word}" for count, word in counts if count)),)
 
-    def row_title(self) -> str:
-        """Return the id and the title of the check under the cursor."""
-        check: CheckResult | None = self.query_one(Grid).current
-        return "" if check is None else safe_message(f"{check.id} {check.title}", 80)
+    def row_title(self, check: CheckResult) -> str:
+        """Return the id and the title of a check."""
+        return safe_message(f"{check.id} {check.title}", 80)
 
-    def row_severity(self) -> Severity | None:
-        """Return how bad the check under the cursor is."""
-        check: CheckResult | None = self.query_one(Grid).current
-        return None if check is None else self._judge(check).severity
+    def row_severity(self, check: CheckResult) -> Severity | None:
+        """Return how bad a check is."""
+        return self._judge(check).severity
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return what the check under the cursor looks at, found, and stops."""
-        check: CheckResult | None = self.query_one(Grid).current
-        if check is None:
-            return []
+    def row_lines(self, check: CheckResult, width: int) -> list[Line]:
+        """Return what a check looks at, found, and stops."""
         verdict = self._judge(check)
         facts = [
             ("Passes", _condition(check.id), Tone.PLAIN),

@@ -36,6 +36,7 @@ class EventLogScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "events"
     PANEL: ClassVar[str] = "Events"
+    crumb = "event log"
     HELP: ClassVar[str | None] = """
         Event log. The polls, changes, failures and actions of this session, the newest first;
         times are UTC. Every action has the command that does the same.
@@ -46,11 +47,6 @@ class EventLogScreen(ListScreen):
     """
 
     _shown = ""
-
-    @property
-    def crumb(self) -> str:
-        """The event log."""
-        return "event log"
 
     def make_grid(self) -> Grid[Event]:
         """Create the table of events."""

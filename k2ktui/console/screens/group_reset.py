@@ -40,11 +40,7 @@ class ResetScreen(PlanScreen):
     def __init__(self, request: ResetRequest) -> None:
         super().__init__(frozenset({request.group}), Rewind.FOLLOW)
         self._request = request
-
-    @property
-    def crumb(self) -> str:
-        """The group."""
-        return f"reset {self._request.group}"
+        self.crumb = f"reset {request.group}"
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
@@ -60,7 +56,7 @@ class ResetScreen(PlanScreen):
             plan, notes = plan_group_reset(config, request, files)
             return make_shown(plan, notes, None)
 
-        self.act("planning", job, self._show_plan, command=self._reset)
+        self.act("planning", job, self.show_plan, command=self._reset)
 
     @property
     def _reset(self) -> str:

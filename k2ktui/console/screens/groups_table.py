@@ -12,7 +12,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.group_sums import GroupSummary, judge_group, judge_group_row
 from k2ktui.engine.moves.groups import Finding, GroupRow
 from k2ktui.engine.severity import Severity
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, insert, rank
 from k2ktui.present.formatting import NOT_AVAILABLE, NOT_YET, Cell, Glyphs, Line, Tone
 from k2ktui.present.groups import row_columns, summary_columns
 from k2ktui.watch.model import View
@@ -81,7 +81,8 @@ def group_columns(
     by_id["basis"] = replace(by_id["basis"], width=_BASIS)
     if missing := by_id.keys() - _RANKS.keys():
         raise ValueError(f"columns without a rank, which no screen would show: {sorted(missing)}")
-    return tuple(replace(by_id[name], rank=rank) for name, rank in _RANKS.items() if name in by_id)
+    # Those of MirrorMaker 2 are there only if it is compared, and take the place of another one.
+    return tuple(rank(by_id.values(), {name: of for name, of in _RANKS.items() if name in by_id}))
 
 
 def position_columns(
@@ -92,14 +93,13 @@ def position_columns(
     def now(row: GroupRow) -> Cell:
         return picture_cell(row_bar(row, scale(), width, glyphs))
 
-    columns: list[Column[GroupRow]] = []
-    for column in row_columns(glyphs):
-        if column.id != "group" or with_group:
-            # The bar is left out after the offsets.
-            columns.append(replace(column, rank=column.rank and column.rank + 1))
-        if column.id == "divergence":
-            columns.append(_picture(now, width))
-    return tuple(columns)
+    columns = [
+        # The bar is left out after the offsets.
+        replace(column, rank=column.rank and column.rank + 1)
+        for column in row_columns(glyphs)
+        if column.id != "group" or with_group
+    ]
+    return tuple(insert(columns, {"divergence": _picture(now, width)}))
 
 
 def _picture(cell: Callable[[T], Cell], width: int) -> Column[T]:

@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 
-from k2ktui.console.key_order import key_name, rank, sorted_bindings
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.visuals.panel import WIDE
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.footer import key_name, rank_of_key, sorted_bindings
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.severity import Severity
@@ -118,8 +118,8 @@ class Help(Dialog[None]):
                 continue
             if binding.id.startswith("screen."):
                 continue  # listed by title below
-            if rank(binding) != before:
-                before = rank(binding)
+            if rank_of_key(binding) != before:
+                before = rank_of_key(binding)
                 lines += [*([()] if lines else []), (Cell(_HEADINGS[before], Tone.HEADING),)]
             tone = Tone.PLAIN if active.enabled else Tone.MUTED
             key = key_name(self.app, binding, plain=glyphs_of(self).ascii)

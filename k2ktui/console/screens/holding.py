@@ -15,7 +15,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.choice_dialog import Choice, ChoiceDialog
-from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.confirm import Confirm, list_first
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.engine.moves.journal import HOLD, RELEASE
 from k2ktui.engine.records.hold import HoldKey
@@ -30,7 +30,7 @@ from k2ktui.watch.model import PartitionRow
 
 T = TypeVar("T")
 _GROUP = "hold"
-_LISTED, _NAMED = 8, 3
+_NAMED = 3
 _MOVED = "moved"
 _UNCHANGED = "Nothing was held or released."
 _COPY_AGAIN = (
@@ -95,10 +95,8 @@ async def hold_or_release(
     done = await _on_thread(screen, lambda: write_change(config, change, may), command)
     if done is not None:
         what = list_names([hold.key.name for hold in done.holds], _NAMED)
-        text = f"{what}: {'held' if done.is_hold else 'released'}, journal entry {done.entry}"
-        screen.console.events.add(EventKind.DONE, safe_message(text), command)
-        screen.inform(text, "information")
-        screen.session.feed.refresh()
+        become = "held" if done.is_hold else "released"
+        _report(screen, f"{what}: {become}, journal entry {done.entry}", command)
 
 
 def _offer(rows: Sequence[PartitionRow]) -> tuple[list[Choice], Named]:
@@ -142,13 +140,12 @@ async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
 
     def describe(planned: tuple[list[MovedTopic], list[str]]) -> list[str | Line]:
         moves, kept = planned
-        shown = [f"  {safe_text(m.topic)}: {safe_message(m.describe())}" for m in moves[:_LISTED]]
-        more = len(moves) - len(shown)
         return [
             f"{_COPY_AGAIN} The other topics stop for seconds, in every run.",
             "",
-            *shown,
-            *([f"  … and {more:,} more"] if more else []),
+            *list_first(
+                moves, lambda move: f"{safe_text(move.topic)}: {safe_message(move.describe())}"
+            ),
             "",
             *((Cell(line, Tone.WARN),) for line in kept),
             (Cell(safe_message(command), Tone.MUTED),),
@@ -167,25 +164,26 @@ async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
     drills = await _on_thread(screen, release, command)
     if drills is not None:
         what = list_names([move.topic for move in moves], _NAMED)
-        text = f"{what}: copied again, moved by {list_names(drills, _NAMED)}"
-        screen.console.events.add(EventKind.DONE, safe_message(text), command)
-        screen.inform(text, "information")
-        screen.session.feed.refresh()
+        by = list_names(drills, _NAMED)
+        _report(screen, f"{what}: copied again, moved by {by}", command)
 
 
 def _lines(change: HoldChange) -> list[str | Line]:
-    shown = [f"  {change_text(hold, change)}" for hold in change.holds[:_LISTED]]
-    more = len(change.holds) - len(shown)
     reason = f", because: {safe_text(change.why, 200)}" if change.why else ""
     return [
         _EFFECTS[change.operation],
         "",
-        *shown,
-        *([f"  … and {more:,} more"] if more else []),
+        *list_first(change.holds, lambda hold: change_text(hold, change)),
         "",
         *((Cell(safe_message(note), Tone.WARN),) for note in change.notes),
         f"Journal: by {safe_text(whoami())}{reason}.",
     ]
+
+
+def _report(screen: ConsoleScreen, text: str, command: str) -> None:
+    screen.console.events.add(EventKind.DONE, safe_message(text), command)
+    screen.inform(text, "information")
+    screen.session.feed.refresh()
 
 
 def _reader(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.job_runs import Samples, ShownRun
@@ -17,11 +17,11 @@ from k2ktui.console.screens.jobs_table import (
     slot_cells,
     slots_text,
 )
+from k2ktui.console.screens.row import RowDetail
 from k2ktui.console.visuals.chart import Chart
 from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.styled_text import fit, glyphs_of
-from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.moves.journal import RunKind, RunnerState
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
@@ -37,58 +37,47 @@ _ERROR_LINES = 4
 _SLOTS_NAMED = 8
 
 
-class RunDetail(VerticalScroll, can_focus=False):
+class RunDetail(RowDetail, can_focus=False):
     """The facts of a run, and charts of what it uses where there is room."""
+
+    _charted: tuple[Samples, int] = ((), 0)
 
     def __init__(self, *, charts: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._charts = charts
-        self._shown: tuple[ShownRun, float, Samples, int, bool] | None = None
+        self._has_charts = charts
 
-    def compose(self) -> ComposeResult:
-        """Yield the lines and the charts."""
-        yield TextLines(id="run-lines")
-        if self._charts:
+    def charts(self) -> ComposeResult:
+        """Yield the charts."""
+        if self._has_charts:
             with Container(id="run-charts"):
                 yield Chart("Memory, MB", id="run-memory")
                 yield Chart("Processors, % of one", Tone.OK, id="run-cpu")
 
     @property
-    def text(self) -> str:
-        """The shown lines."""
-        return self.query_one("#run-lines", TextLines).text
+    def room(self) -> int:
+        """The cells of a line."""
+        return self.size.width or self.app.size.width - 4
 
-    def on_resize(self) -> None:
-        """Draw for the new size."""
-        self._draw()
-
-    def show(
-        self, row: ShownRun | None, now: float, samples: Samples, minutes: int, *, old: bool
+    def show_row(
+        self, row: ShownRun, now: float, charted: tuple[Samples, int], *, old: bool
     ) -> None:
         """Show a run.
 
         Args:
-            row: the run; None shows nothing.
+            row: the run.
             now: the reference time for ages.
-            samples: what it used.
-            minutes: the window of the charts.
+            charted: what it used, and the window of the charts in minutes.
             old: whether the heartbeats are stale.
         """
-        self._shown = None if row is None else (row, now, samples, minutes, old)
-        self._draw()
+        self._charted = charted
+        self.show(lambda width: run_lines(row, now, width, glyphs_of(self), old=old))
 
-    def _draw(self) -> None:
-        lines = self.query_one("#run-lines", TextLines)
-        if self._shown is None:
-            lines.show([])
+    def draw_charts(self, lines: int) -> None:
+        """Draw the charts below each other, where there is room for both."""
+        if not self._has_charts:
             return
-        row, now, samples, minutes, old = self._shown
-        width = self.size.width or self.app.size.width - 4
-        lines.show(run_lines(row, now, width, glyphs_of(self), old=old))
-        if not self._charts:
-            return
-        charts = self.query_one("#run-charts")
-        left = (self.size.height - len(lines.lines)) // 2
+        (samples, minutes), charts = self._charted, self.query_one("#run-charts")
+        left = (self.size.height - lines) // 2
         charts.display = bool(samples) and left >= _LEAST_CHART
         if not charts.display:
             return
@@ -108,8 +97,8 @@ def show_run(screen: ConsoleScreen, row: ShownRun, samples: Samples = ()) -> Non
     panel.label(owner_of(row))
     panel.mark(judge_run(row).severity)
     stale = view is not None and view.stale(PartName.STATE)
-    now, minutes = screen.session.feed.now(), screen.console.chart_minutes
-    panel.query_one(RunDetail).show(row, now, samples, minutes, old=stale)
+    charted = samples, screen.console.chart_minutes
+    panel.query_one(RunDetail).show_row(row, screen.session.feed.now(), charted, old=stale)
 
 
 def run_lines(

@@ -168,7 +168,7 @@ class JobsScreen(ListScreen):
 
     def show_side(self) -> None:
         """Show the run under the cursor and the end of its log, and give each part its lines."""
-        if not (self.query("#run-lines") and self.query("#job-log")):
+        if not (self.query("RunDetail TextLines") and self.query("#job-log")):
             return  # they are mounted after the panels
         row = self._row()
         self.query_one("#side").display = row is not None

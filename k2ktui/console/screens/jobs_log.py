@@ -63,11 +63,7 @@ class LogScreen(ListScreen):
         self._count = 0
 
     PANEL: ClassVar[str] = "Log"
-
-    @property
-    def crumb(self) -> str:
-        """The log."""
-        return "log"
+    crumb = "log"
 
     def body(self) -> Iterable[Widget]:
         """Yield the run and its log."""
@@ -116,7 +112,7 @@ class LogScreen(ListScreen):
             self._show_run()
 
     def _show_run(self) -> None:
-        if not self.query("#run-lines"):
+        if not self.query("RunDetail TextLines"):
             return  # it is mounted after the panel
         view, now = self.console.view, self.session.feed.now()
         rows = self._runs.rows(view, self.session.pair.pipeline, now)

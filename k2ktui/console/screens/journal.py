@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.console.screens.operation import OperationScreen
-from k2ktui.console.screens.parity_undo import report_parity_undo, undo_parity
 from k2ktui.console.screens.positions_plan import MovesScreen
+from k2ktui.console.screens.undo import report_undo, undo_groups, undo_parity
 from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.moves.apply import results_text, undo_text
+from k2ktui.engine.moves.apply import results_text
 from k2ktui.engine.moves.journal import PARITY, EntryRow, JournalHeader, JournalRow
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity, SeverityLabel
@@ -38,7 +38,6 @@ from k2ktui.present.journal import (
     row_values,
 )
 from k2ktui.sync import operations
-from k2ktui.sync.moves.apply import Applied
 from k2ktui.sync.moves.positions import ACCEPT, CLEAR, PASS, RECOVER, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
@@ -125,30 +124,22 @@ class JournalScreen(OperationScreen):
         total = self.query_one(Grid).total
         return (Cell(f"entries: {total:,}, kept on the target"),) if total else ()
 
-    def detail(self) -> list[Line]:
-        """Return by what the entry under the cursor was undone."""
-        entry = self.query_one(Grid).current
-        return [] if entry is None else describe_entry(entry, self._undone.get(entry.id))[2:]
+    def row_reason(self, row: JournalHeader) -> list[Line]:
+        """Return by what an entry was undone."""
+        return describe_entry(row, self._undone.get(row.id))[2:]
 
-    def row_title(self) -> str:
-        """Return the id of the entry under the cursor."""
-        entry: JournalHeader | None = self.query_one(Grid).current
-        return "" if entry is None else f"Entry {entry.id}"
+    def row_title(self, row: JournalHeader) -> str:
+        """Return the id of an entry."""
+        return f"Entry {row.id}"
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return the entry under the cursor: who, when, and its offsets before and after."""
-        entry: JournalHeader | None = self.query_one(Grid).current
-        if entry is None:
-            return []
-        mark = glyphs_of(self).mark(self.verdict(entry))
-        undone = self._undone.get(entry.id)
-        lines = entry_lines(entry, mark, undone, width, why_not=self._why_not(entry))
+    def row_lines(self, row: JournalHeader, width: int) -> list[Line]:
+        """Return an entry: who, when, and its offsets before and after."""
+        mark = glyphs_of(self).mark(self.verdict(row))
+        undone = self._undone.get(row.id)
+        why_not = super().refusal("undo") or _done(row, undone)
+        lines = entry_lines(row, mark, undone, width, why_not)
         height = self.query_one("#side").content_size.height or self.size.height
-        return [*lines, (), *self._offsets(entry, width, max(6, height - len(lines) - 2))]
-
-    def _why_not(self, entry: JournalHeader) -> str:
-        """Return why the entry cannot be undone here."""
-        return super().refusal("undo") or _done(entry, self._undone.get(entry.id))
+        return [*lines, (), *self._offsets(row, width, max(6, height - len(lines) - 2))]
 
     def _offsets(self, entry: JournalHeader, width: int, most: int) -> list[Line]:
         if self.session.flow is None:
@@ -163,7 +154,7 @@ class JournalScreen(OperationScreen):
     def show_side(self) -> None:
         """Show the entry under the cursor; its offsets are read once, while it is shown."""
         super().show_side()
-        entry: JournalHeader | None = self.query_one(Grid).current if self.query(Grid) else None
+        entry: JournalHeader | None = self.current if self.query(Grid) else None
         if entry is None or self.session.flow is None or not self.is_current:
             return
         if _key(entry) in self._rows or self._unreadable[0] == entry.id or not is_wide(self):
@@ -192,22 +183,15 @@ class JournalScreen(OperationScreen):
         why = super().refusal(action)
         if why or action != "undo":
             return why
-        entry: JournalHeader | None = self.query_one(Grid).current if self.is_mounted else None
+        entry: JournalHeader | None = self.current if self.is_mounted else None
         return "there is no entry" if entry is None else _done(entry, self._undone.get(entry.id))
 
-    def action_undo(self) -> None:
+    @work(group=ASK)
+    async def action_undo(self) -> None:
         """Undo the entry under the cursor."""
-        entry = self.query_one(Grid).current
+        entry: JournalHeader | None = self.current
         if entry is not None:
-            self.undo(entry.id)
-
-    def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Plan to restore the pipeline's own positions."""
-        return plan_reversal(self, entry)
-
-    def undone(self, applied: Applied) -> None:
-        """Report the outcome of an undo."""
-        report_undo(self, applied)
+            await _undo(self, entry.id)
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
@@ -278,36 +262,26 @@ class EntryScreen(OperationScreen):
             Cell(f"  {operation_text(self._header)}  {counts}"),
         )
 
-    @property
-    def _is_unfinished(self) -> bool:
-        return self._entry is not None and BEGUN in self._header.counts
-
-    def _now(self) -> str:
-        lines = self._entry.lines if self._entry is not None else []
-        words = Counter(row.result.partition(": ")[0] for _, row in lines)
-        return ", ".join(f"{count:,} {safe_text(word)}" for word, count in sorted(words.items()))
-
     def facts(self) -> list[Line]:
         """Return who made the change, when and from where, and what of it is in effect now."""
         who, _, *others = describe_entry(self._header, self._undone)
-        now = [(Cell(f"found now: {self._now()}", Tone.WARN),)] if self._is_unfinished else []
-        return [who, *others, *now]
+        lines = [who, *others]
+        if self._entry is not None and BEGUN in self._header.counts:
+            words = Counter(row.result.partition(": ")[0] for _, row in self._entry.lines)
+            now = ", ".join(f"{count:,} {safe_text(word)}" for word, count in sorted(words.items()))
+            lines.append((Cell(f"found now: {now}", Tone.WARN),))
+        return lines
 
-    def detail(self) -> list[Line]:
-        """Return the result of the row under the cursor, which the table may cut."""
-        line: EntryRow | None = self.query_one(Grid).current
-        return [] if line is None else [(Cell(part),) for part in self.wrap(line[1].result)]
+    def row_reason(self, line: EntryRow) -> list[Line]:
+        """Return the result of a row, which the table may cut."""
+        return [(Cell(part),) for part in self.wrap(line[1].result)]
 
-    def row_title(self) -> str:
-        """Return the group and the partition under the cursor."""
-        line: EntryRow | None = self.query_one(Grid).current
-        return "" if line is None else f"{line[0]} {row_place(line)}"
+    def row_title(self, line: EntryRow) -> str:
+        """Return the group and the partition."""
+        return f"{line[0]} {row_place(line)}"
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return all details of the row under the cursor."""
-        line: EntryRow | None = self.query_one(Grid).current
-        if line is None:
-            return []
+    def row_lines(self, line: EntryRow, width: int) -> list[Line]:
+        """Return all details of a row."""
         group, row = line
         if self._header.operation.startswith(PARITY):
             values = row_values(line)
@@ -346,47 +320,36 @@ class EntryScreen(OperationScreen):
             return "the entry has not been read"
         return _done(self._header, self._undone)
 
-    def action_undo(self) -> None:
+    @work(group=ASK)
+    async def action_undo(self) -> None:
         """Undo the entry."""
-        self.undo(self._header.id)
-
-    def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Plan to restore the pipeline's own positions."""
-        return plan_reversal(self, entry)
-
-    def undone(self, applied: Applied) -> None:
-        """Report the outcome of an undo."""
-        report_undo(self, applied)
+        await _undo(self, self._header.id)
 
 
 JournalScreen.DETAILS = (EntryScreen,)
 
 
-def plan_reversal(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
-    """Show the plan that restores positions; return False if the entry has no earlier positions."""
-    if entry.header.operation.startswith(PARITY):
-        undone = partial(report_parity_undo, screen)
-        screen.run_worker(undo_parity(screen, entry.header.id, undone), group=ASK)
+async def _undo(screen: OperationScreen, entry_id: str) -> None:
+    """Undo an entry of groups; one of parity or of positions in its own way."""
+    report = partial(report_undo, screen)
+
+    def other(entry: operations.JournalEntry) -> bool:
+        if entry.header.operation.startswith(PARITY):
+            screen.run_worker(undo_parity(screen, entry_id, report), group=ASK)
+            return True
+        before = {
+            SourcePartition(row.topic, row.partition): row.before
+            for _, row in entry.lines
+            if row.before is not None
+        }
+        if not before or entry.header.operation not in (SET, CLEAR):
+            return False
+        # Later: the dialog that reads the entry closes first.
+        plan = MovesScreen(lambda known: known.plan_set(before))
+        screen.app.call_later(screen.app.push_screen, plan)
         return True
-    before = {
-        SourcePartition(row.topic, row.partition): row.before
-        for _, row in entry.lines
-        if row.before is not None
-    }
-    if not before or entry.header.operation not in (SET, CLEAR):
-        return False
-    # Later: the dialog that reads the entry closes first.
-    screen.app.call_later(screen.app.push_screen, MovesScreen(lambda known: known.plan_set(before)))
-    return True
 
-
-def report_undo(screen: OperationScreen, applied: Applied) -> None:
-    """Report the outcome of an undo; a failure stays on the screen."""
-    text = f"{undo_text(applied.counts)} Journal entry {applied.id}."
-    if applied.complete:
-        screen.inform(text, "information")
-    else:
-        screen.error = K2kError(text, hint="Open the entry: it has the reason of each row.")
+    await undo_groups(screen, entry_id, report, other)
 
 
 def _key(entry: JournalHeader) -> tuple[str, str]:

@@ -1,40 +1,33 @@
-"""Base of the screens that act on a cluster: one operation at a time, and undo."""
+"""Base of the screens that act on a cluster: one operation at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
 
-from textual import on, work
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.row import RowsScreen
 from k2ktui.console.visuals.panel import Tile, is_wide
-from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.moves.apply import undo_text
-from k2ktui.engine.moves.written import OffsetWrite
+from k2ktui.engine.severity import Severity
 from k2ktui.errors import Declined, K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.progress import ProgressTexts, listening
-from k2ktui.sync import operations
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.moves.apply import Applied, OffsetsChanged
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import safe_message
 
 T = TypeVar("T")
 _ERROR_LINES = 5
 # On a terminal with fewer lines, one line below the table has the reason of a row, not two.
 _LOW = 24
-_LISTED = 8
 # The group of the threads that act; one at a time on each screen.
 ACT = "act"
 
@@ -76,8 +69,8 @@ class OperationScreen(RowsScreen):
         """Return the lines above the table."""
         return []
 
-    def detail(self) -> list[Line]:
-        """Return the lines below the table of a narrow terminal: the reason of a row."""
+    def row_reason(self, row: Any) -> list[Line]:
+        """Return the lines below the table of a narrow terminal: why a row is as it is."""
         return []
 
     def above(self) -> Iterable[Widget]:
@@ -115,7 +108,7 @@ class OperationScreen(RowsScreen):
             job: does it.
             done: called on the UI thread with its result.
             failed: called on the UI thread with its error, which is shown already.
-            writes: keep the screen open until it ends.
+            writes: keep the screen open until it ends, and read what it changed afterwards.
             command: the command that does the same, for the event log.
             result: what came of it, in words, for the event log.
 
@@ -134,6 +127,8 @@ class OperationScreen(RowsScreen):
             said = result(value)
             events.add(EventKind.DONE, f"{doing}: {said}" if said else doing, command)
             done(value)
+            if writes:
+                self.session.feed.refresh()
             self.show_state()
 
         def broken(error: K2kError) -> None:
@@ -187,7 +182,8 @@ class OperationScreen(RowsScreen):
         self.show_summary()
         self.query_one("#facts", TextLines).show([*self.facts(), *self.progress_lines()])
         most = 1 if self.size.height < _LOW else 2
-        below = [] if is_wide(self) else self.detail()
+        row = None if is_wide(self) else self.current
+        below = [] if row is None else self.row_reason(row)
         if len(below) > most:
             below = [*below[: most - 1], (*below[most - 1], Cell(" …"))]
         self.query_one("#detail", TextLines).show(below[:most])
@@ -209,6 +205,11 @@ class OperationScreen(RowsScreen):
             (Cell(f"{glyphs.status[4]} {first}", Tone.BAD),),
             *((Cell(f"  {line}"),) for line in rest),
         ]
+
+    def warnings(self, notes: Iterable[str]) -> list[Line]:
+        """Return notes with the sign of a warning, wrapped as :meth:`wrap` does."""
+        sign = glyphs_of(self).status[Severity.WARN]
+        return [(Cell(part, Tone.WARN),) for note in notes for part in self.wrap(f"{sign} {note}")]
 
     def wrap(self, text: str) -> list[str]:
         """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
@@ -248,111 +249,3 @@ class OperationScreen(RowsScreen):
     def reason_to_stay(self) -> str:
         """Keep the screen open during a write: its outcome is shown here."""
         return f"{self.busy}; wait for its end" if self._writing else ""
-
-    # Undo
-
-    @work(group=ASK)
-    async def undo(self, entry_id: str) -> None:
-        """Read a journal entry, confirm, and undo it."""
-        config, name = self.config, self.session.pair.pipeline
-
-        def job() -> operations.JournalEntry:
-            return operations.read_entry(config, entry_id)
-
-        # An undo has an entry of its own, which can be undone.
-        entry = await self.ask_about(
-            Confirm("Undo", None, name, "Undo", undoable=True),
-            lambda done, failed: self.act("reading the journal", job, done, failed=failed),
-            self._describe_undo,
-        )
-        if entry is not None:
-            self._undo(entry, skip_moved=False)
-
-    def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Undo an entry that did not change groups; return whether the screen supports it."""
-        return False
-
-    def undone(self, applied: Applied) -> None:
-        """Handle the outcome of an undo."""
-
-    def _describe_undo(self, entry: operations.JournalEntry) -> list[str | Line]:
-        """Return what undoing an entry of groups does; nothing if there is nothing to undo."""
-        if not entry.of_groups and self.other_undo(entry):
-            return []
-        try:
-            writes = entry.reversal()
-        except K2kError as error:
-            self.error = error
-            return []
-        if not writes:
-            self.error = K2kError(
-                f"entry {entry.header.id} applied nothing, so there is nothing to undo"
-            )
-            return []
-        groups = {write.group for write in writes}
-        by = entry.taken_back_by
-        earlier = [f"Entry {safe_text(by)} has undone it already, or a part of it."] if by else []
-        return [
-            f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
-            f"the {entry.header.side} are reset to their previous values;",
-            f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.operation)} by "
-            f"{safe_text(entry.header.who, 60)}.",
-            *earlier,
-            "If one of them has moved or its group has got a member since, nothing is changed.",
-            "",
-            *_list_some([f"{w.group} {w.topic}-{w.partition}: {_move(w)}" for w in writes]),
-            "",
-            cli_equivalent.undo(self.session.files, entry.header.id),
-        ]
-
-    def _undo(self, entry: operations.JournalEntry, *, skip_moved: bool) -> None:
-        config, files, may = self.config, self.session.files, self.session.access
-
-        def job() -> Applied:
-            return operations.undo_entry(config, entry, files, may, skip_moved=skip_moved)
-
-        def failed(error: K2kError) -> None:
-            if isinstance(error, OffsetsChanged) and len(error.moved) < len(entry.reversal()):
-                self._ask_undo_rest(entry, error)
-
-        def done(applied: Applied) -> None:
-            self.session.feed.refresh()
-            self.undone(applied)
-
-        command = cli_equivalent.undo(files, entry.header.id, skip_moved=skip_moved)
-        doing = f"undoing entry {entry.header.id}"
-        self.act(
-            doing,
-            job,
-            done,
-            failed=failed,
-            writes=True,
-            command=command,
-            result=lambda applied: undo_text(applied.counts),
-        )
-
-    @work(group=ASK)
-    async def _ask_undo_rest(self, entry: operations.JournalEntry, error: OffsetsChanged) -> None:
-        left = len(entry.reversal()) - len(error.moved)
-        moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]
-        lines: list[str | Line] = [
-            f"Nothing was changed: {counted(len(moved), 'offset')} moved after the entry.",
-            *_list_some(moved),
-            f"The other {left:,} can be undone without them.",
-            "",
-            cli_equivalent.undo(self.session.files, entry.header.id, skip_moved=True),
-        ]
-        name = self.session.pair.pipeline
-        dialog = Confirm("Undo the others", lines, name, "Undo others", undoable=True)
-        if await self.ask(dialog):
-            self._undo(entry, skip_moved=True)
-
-
-def _move(write: OffsetWrite) -> str:
-    before, after = ("none" if o is None else f"{o:,}" for o in (write.before, write.after))
-    return f"{before} → {after}"
-
-
-def _list_some(lines: Sequence[str]) -> list[str]:
-    more = [f"  … and {len(lines) - _LISTED:,} more"] if len(lines) > _LISTED else []
-    return [f"  {safe_message(line)}" for line in lines[:_LISTED]] + more

@@ -9,11 +9,10 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.screens.operation import OperationScreen
-from k2ktui.console.screens.parity_undo import list_writes, undo_parity
+from k2ktui.console.screens.change import Change, ChangeScreen
+from k2ktui.console.screens.undo import list_writes, undo_parity
 from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.panel import Panel
-from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.typed_keys import ASK
@@ -27,7 +26,7 @@ from k2ktui.parity.writer import ParityApplied
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.parity import difference_columns, judge_difference, value_text
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import View
 
 _LABEL, _NOTES = 8, 3
@@ -49,35 +48,21 @@ _HELP = """
 """
 
 
-class ParityScreen(OperationScreen):
-    """The differences, those that are only reported first.
-
-    Args:
-        plan: an existing plan; None compares.
-    """
+class ParityScreen(ChangeScreen[ParityPlan, ParityApplied]):
+    """The differences, those that are only reported first; without a plan, it compares."""
 
     ENTRY: ClassVar[str] = "replication"
     PANEL: ClassVar[str] = "Parity"
+    crumb = "parity"
     HELP: ClassVar[str | None] = _HELP
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "Apply", id="parity.apply"),
         Binding("U", "undo", "Undo", id="parity.undo"),
-        Binding("n", "compare", "Compare", id="parity.compare"),
+        Binding("n", "plan_again", "Compare", id="parity.compare"),
     ]
-    CHANGES: ClassVar[frozenset[str]] = frozenset({"apply", "undo"})
-    NEEDS: ClassVar[frozenset[str]] = frozenset({"compare"})
-
-    def __init__(self, plan: ParityPlan | None = None) -> None:
-        super().__init__()
-        self.plan = plan
-        self.applied: ParityApplied | None = None
-        self._back: ParityApplied | None = None
-        self._is_used = False
-
-    @property
-    def crumb(self) -> str:
-        """The comparison."""
-        return "parity"
+    NO_PLAN: ClassVar[str] = "nothing is compared yet; n compares"
+    NOT_MADE: ClassVar[str] = "not compared yet"
+    MADE_AGAIN: ClassVar[str] = "Nothing was applied: it was compared again meanwhile."
 
     def make_grid(self) -> Grid[Difference]:
         """Create the table of differences."""
@@ -97,30 +82,17 @@ class ParityScreen(OperationScreen):
     def show_view(self, view: View) -> None:
         """Keep what is shown: it changes only when it is compared again."""
 
-    def on_mount(self) -> None:
-        """Compare, or show the existing plan."""
-        if self.plan is None:
-            self.action_compare()
-        else:
-            self._show_plan(self.plan)
-
-    def summary(self) -> Line:
+    def describe(self, shown: ParityPlan) -> Line:
         """Return when both clusters were compared, and what is planned."""
-        if self.plan is None:
-            return (Cell(formatting.NOT_YET if self.busy else "not compared yet"),)
-        made = time.strftime("%H:%M:%S UTC", time.gmtime(self.plan.created_at))
+        made = time.strftime("%H:%M:%S UTC", time.gmtime(shown.created_at))
         if self.applied is not None:
             return (Cell(f"as of {made}, before it was applied; n compares again", Tone.WARN),)
-        return (Cell(f"{summarize(self.plan.rows)}"), Cell(f"  compared {made}", Tone.MUTED))
+        return (Cell(f"{summarize(shown.rows)}"), Cell(f"  compared {made}", Tone.MUTED))
 
-    def facts(self) -> list[Line]:
+    def effects(self, shown: ParityPlan) -> list[Line]:
         """Return what could not be compared, and what came of an apply."""
-        if self.plan is None:
-            return []
-        sign = glyphs_of(self).status[Severity.WARN]
-        notes = [part for note in self.plan.notes for part in self.wrap(f"{sign} {note}")]
-        lines: list[Line] = [(Cell(note, Tone.WARN),) for note in notes[:_NOTES]]
-        for done, text in ((self.applied, results_text), (self._back, undo_text)):
+        lines = self.warnings(shown.notes)[:_NOTES]
+        for done, text in ((self.applied, results_text), (self.back, undo_text)):
             if done is not None:
                 tone = Tone.OK if done.complete else Tone.BAD
                 lines.append((Cell(text(done.counts), tone), Cell(f"  journal entry {done.id}")))
@@ -129,35 +101,27 @@ class ParityScreen(OperationScreen):
             lines += wrap_lines(f"{row.write.item}: {row.why}", self.size.width - 6, Tone.BAD)[:2]
         return lines
 
-    def detail(self) -> list[Line]:
-        """Return what is wanted for the row under the cursor, and why."""
-        row: Difference | None = self.query_one(Grid).current
-        if row is None:
-            return []
+    def row_reason(self, row: Difference) -> list[Line]:
+        """Return what is wanted, and why."""
         wanted = f"{value_text(row.wanted)} is wanted: " if row.changes else ""
         text = f"{row.item.name} {row.item.key}: {wanted}{row.why}"
         return [(Cell(part),) for part in self.wrap(text)]
 
-    def row_title(self) -> str:
-        """Return what has the value under the cursor."""
-        row: Difference | None = self.query_one(Grid).current
-        return "" if row is None else str(row.item)
+    def row_title(self, row: Difference) -> str:
+        """Return what has the value."""
+        return str(row.item)
 
-    def row_severity(self) -> Severity | None:
-        """Return a warning if the row is only reported."""
-        row: Difference | None = self.query_one(Grid).current
-        return None if row is None or row.changes else Severity.WARN
+    def row_severity(self, row: Difference) -> Severity | None:
+        """Return a warning if it is only reported."""
+        return None if row.changes else Severity.WARN
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return everything about the row under the cursor."""
-        row: Difference | None = self.query_one(Grid).current
-        if row is None:
-            return []
+    def row_lines(self, row: Difference, width: int) -> list[Line]:
+        """Return everything about a difference."""
         return describe_row(row, width, glyphs_of(self).mark(judge_difference(row)))
 
     def document(self) -> str | None:
         """Return the plan as JSON."""
-        return None if self.plan is None else dump_plan(self.plan).rstrip()
+        return None if self.shown is None else dump_plan(self.shown).rstrip()
 
     def text_to_copy(self) -> str:
         """Return the equivalent CLI commands."""
@@ -166,30 +130,23 @@ class ParityScreen(OperationScreen):
             return cli_equivalent.parity_undo(files, self.applied.id)
         return cli_equivalent.parity_plan_and_apply(files)
 
-    def refusal(self, action: str) -> str:
-        """Return why an action is unavailable now."""
-        why = super().refusal(action)
-        if why or action not in self.CHANGES:
-            return why
-        if action == "undo":
-            return "" if self.applied and not self._back else "nothing is applied here"
-        if self.plan is None:
-            return "nothing is compared yet; n compares"
-        if self._is_used:
+    def unappliable(self, shown: ParityPlan) -> str:
+        """Return why it cannot be applied now."""
+        if self.used:
             what = "it was applied" if self.applied else "applying it failed"
             return f"{what}; n compares again"
-        if not self.plan.changes:
+        if not shown.changes:
             return "there is nothing to apply"
-        late = self.session.feed.now() > self.plan.expires_at
+        late = self.session.feed.now() > shown.expires_at
         return "it has expired; n compares again" if late else ""
 
-    def action_compare(self) -> None:
+    def action_plan_again(self) -> None:
         """Compare both clusters."""
         config, files = self.config, self.session.files
         self.act(
             "comparing both clusters",
             lambda: operations.create_plan(config, files),
-            self._show_plan,
+            self.show_plan,
             failed=self._compare_failed,
             command=cli_equivalent.parity_plan(files),
             result=lambda plan: summarize(plan.rows),
@@ -199,55 +156,36 @@ class ParityScreen(OperationScreen):
         self.query_one(Grid).empty = "Not compared: see above. n compares again."
         self.query_one(Grid).redraw()
 
-    def _show_plan(self, plan: ParityPlan) -> None:
-        self.plan, self.applied, self._back, self._is_used = plan, None, None, False
+    def draw(self, shown: ParityPlan) -> None:
+        """Show the differences."""
         grid: Grid[Difference] = self.query_one(Grid)
         grid.empty = _NOTHING
-        grid.show(plan.rows)
-        reported = any(not row.changes for row in plan.rows)
+        grid.show(shown.rows)
+        reported = any(not row.changes for row in shown.rows)
         self.query_one("#table", Panel).mark(Severity.WARN if reported else None)
         self.show_state()
 
-    @work(group=ASK)
-    async def action_apply(self) -> None:
-        """Confirm, and apply what is shown."""
-        plan = self.plan
-        if plan is None:
-            return
-        changes = plan.changes
-        command = cli_equivalent.parity_plan_and_apply(self.session.files)
-        lines: list[str | Line] = [
-            f"{counted(len(changes), 'value')} on the target "
-            f"({safe_text(plan.target_cluster, 60)}) will change:",
-            *list_writes([row.write for row in changes]),
-            "If a value has changed on either cluster since, nothing is written. U undoes it.",
-            "",
-            (Cell(safe_message(command), Tone.MUTED),),
-        ]
-        name = self.session.pair.pipeline
-        dialog = Confirm("Apply to the target", lines, name, "Apply", undoable=True)
-        agreed = await self.ask(dialog)
-        if agreed and self.plan is plan:
-            self._apply(plan)
-        elif agreed:
-            self.inform("Nothing was applied: it was compared again meanwhile.", "warning")
-
-    def _apply(self, plan: ParityPlan) -> None:
-        config, files, may = self.config, self.session.files, self.session.access
-        self._is_used = True
-
-        def done(applied: ParityApplied) -> None:
-            self.applied = applied
-            self.session.feed.refresh()
-
-        self.act(
-            "applying",
-            lambda: operations.apply_plan(config, plan, files, may),
-            done,
-            writes=True,
+    def change(self, shown: ParityPlan) -> Change[ParityApplied]:
+        """Return what is set and removed on the target."""
+        config, files = self.config, self.session.files
+        return Change(
+            title="Apply to the target",
+            lines=[
+                f"{counted(len(shown.changes), 'value')} on the target "
+                f"({safe_text(shown.target_cluster, 60)}) will change:",
+                *list_writes([row.write for row in shown.changes]),
+                "If a value has changed on either cluster since, nothing is written. U undoes it.",
+            ],
+            verb="Apply",
             command=cli_equivalent.parity_plan_and_apply(files),
+            doing="applying",
+            write=lambda may: operations.apply_plan(config, shown, files, may),
             result=lambda applied: results_text(applied.counts),
         )
+
+    def was_begun(self, error: K2kError) -> bool:
+        """Return True: what was written is known only after it is compared again."""
+        return True
 
     @work(group=ASK)
     async def action_undo(self) -> None:
@@ -256,7 +194,7 @@ class ParityScreen(OperationScreen):
             await undo_parity(self, self.applied.id, self._show_undone)
 
     def _show_undone(self, applied: ParityApplied) -> None:
-        self._back = applied
+        self.back = applied
 
 
 def describe_row(row: Difference, width: int, mark: Cell) -> list[Line]:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.widget import Widget
 
 from k2ktui.console.export import Table
 from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.screens.row import RowDetail
 from k2ktui.console.session import Session
 from k2ktui.console.visuals.chart import Chart
 from k2ktui.console.visuals.facts import fact, wrapped
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.visuals.shapes import Log, log_bounds, log_strip, marker, picture_cell
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.comparisons import compared_cell
@@ -86,10 +85,7 @@ class PartitionScreen(ConsoleScreen):
             detail.show_gone(title)
             return
         self._ranges = known_ranges(self.session, row)
-        samples = self.session.feed.series(*self._key)
-        old = stale_partition_columns(view)
-        compared = compared_line(self, view, row)
-        detail.show(row, self._ranges, samples, self.console.chart_minutes, old, compared)
+        _show_row(self, detail, view, row, self._ranges)
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
@@ -123,10 +119,19 @@ def show_beside(screen: ConsoleScreen, row: PartitionRow | None) -> None:
         panel.label("Partition")
         return
     panel.label(f"{row.status.topic}-{row.status.partition}")
-    samples = screen.session.feed.series(*row.key)
-    known = known_ranges(screen.session, row)
-    minutes, old = screen.console.chart_minutes, stale_partition_columns(view)
-    detail.show(row, known, samples, minutes, old, compared_line(screen, view, row))
+    _show_row(screen, detail, view, row, known_ranges(screen.session, row))
+
+
+def _show_row(
+    screen: ConsoleScreen,
+    detail: PartitionDetail,
+    view: View,
+    row: PartitionRow,
+    known: Sequence[RangeRow],
+) -> None:
+    charted = screen.session.feed.series(*row.key), screen.console.chart_minutes
+    compared = compared_line(screen, view, row)
+    detail.show_row(row, known, charted, stale_partition_columns(view), compared)
 
 
 def compared_line(screen: ConsoleScreen, view: View, row: PartitionRow) -> Line:
@@ -139,83 +144,68 @@ def compared_line(screen: ConsoleScreen, view: View, row: PartitionRow) -> Line:
     return fact("Compared", f"{cell.text} ago", cell.tone)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a detail shows; see :meth:`PartitionDetail.show`."""
-
-    row: PartitionRow
-    known: Sequence[RangeRow]
-    samples: Sequence[Sample]
-    minutes: int
-    old: Collection[str]
-    compared: Line
-
-
-class PartitionDetail(VerticalScroll):
+class PartitionDetail(RowDetail):
     """One partition: figures, the strip of its log, ranges and charts; also beside the table."""
 
-    _shown: _Shown | None = None
+    _charted: tuple[Sequence[Sample], int] | None = None
 
-    def compose(self) -> ComposeResult:
-        """Yield the lines and the charts."""
-        yield TextLines(id="detail")
+    def charts(self) -> ComposeResult:
+        """Yield the charts."""
         with Container(id="plots"):
             yield Chart("Lag, records", id="plot-lag")
             yield Chart("Copied, records/s", Tone.OK, id="plot-rate")
 
     @property
-    def text(self) -> str:
-        """The shown lines."""
-        return self.query_one("#detail", TextLines).text
+    def room(self) -> int:
+        """The cells of a line."""
+        return max(20, self.size.width - 2) if self.size else 0
 
-    def on_resize(self) -> None:
-        """Draw for the new size."""
-        self._draw()
+    @property
+    def _is_narrow(self) -> bool:
+        return self.size.width < _NARROW
 
     def show_gone(self, title: str) -> None:
         """Show that the partition no longer exists."""
-        self._shown = None
+        self._charted = None
         gone: Line = (Cell(title, Tone.HEADING), Cell("  no longer exists"))
-        self.query_one("#detail", TextLines).show([gone])
+        self.show(lambda _: [gone])
 
-    def show(
+    def show_row(
         self,
         row: PartitionRow,
         known: Sequence[RangeRow],
-        samples: Sequence[Sample],
-        minutes: int,
-        old: Collection[str] = frozenset(),
-        compared: Line = (),
+        charted: tuple[Sequence[Sample], int],
+        old: Collection[str],
+        compared: Line,
     ) -> None:
         """Show a partition.
 
         Args:
             row: its state.
             known: its mapping ranges.
-            samples: its lag and rate over time.
-            minutes: the window of the charts.
+            charted: its lag and rate over time, and the window of the charts in minutes.
             old: ids of columns with stale readings.
             compared: what the last comparison found on it.
         """
-        self._shown = _Shown(row, known, samples, minutes, old, compared)
-        self._draw()
 
-    def _draw(self) -> None:
-        size, shown = self.size, self._shown
-        if not size or shown is None:
+        def lines(width: int) -> list[Line]:
+            glyphs, narrow = glyphs_of(self), self._is_narrow
+            last = [compared] if compared else []
+            shown = [*figures(row, glyphs, old), *last, *coverage(row, width, glyphs, old)]
+            if narrow:
+                shown = [part for line in shown for part in wrapped(line, width)]
+            most = 3 if narrow else max(3, self.size.height - 24)
+            return [*shown, *ranges(known, most, width)]
+
+        self._charted = charted
+        self.show(lines)
+
+    def draw_charts(self, lines: int) -> None:
+        """Draw the charts side by side, or below each other where it is narrow."""
+        if self._charted is None:
             return
-        row, samples, old = shown.row, shown.samples, shown.old
-        glyphs, width = glyphs_of(self), max(20, size.width - 2)
-        narrow = size.width < _NARROW
-        compared = [shown.compared] if shown.compared else []
-        lines = [*figures(row, glyphs, old), *compared, *coverage(row, width, glyphs, old)]
-        if narrow:
-            lines = [part for line in lines for part in wrapped(line, width)]
-        most = 3 if narrow else max(3, size.height - 24)
-        lines += ranges(shown.known, most, width)
-        self.query_one("#detail", TextLines).show(lines)
-        # Side by side, or below each other where it is narrow.
-        left = size.height - len(lines)
+        samples, minutes = self._charted
+        left, narrow = self.size.height - lines, self._is_narrow
         height = min(12 if narrow else _HIGHEST_PLOT, left // 2 if narrow else left)
         if self.can_focus:
             height = max(_PLOT_HEIGHT, height)  # it can be scrolled
@@ -229,7 +219,7 @@ class PartitionDetail(VerticalScroll):
         for name, points in values:
             chart = self.query_one(f"#plot-{name}", Chart)
             chart.styles.height = height
-            chart.show(points, shown.minutes)
+            chart.show(points, minutes)
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:

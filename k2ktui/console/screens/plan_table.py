@@ -11,7 +11,7 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow
 from k2ktui.engine.severity import Severity, SeverityLabel
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, insert, rank
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, number, tone_of
 from k2ktui.present.plans import delta, plan_columns, plan_verdict, summarize_plan
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome
@@ -61,7 +61,8 @@ class PlanLine:
     @property
     def uncertain(self) -> bool:
         """Whether the operator should look at it before the plan is applied."""
-        return plan_verdict(self.row).severity >= Severity.WARN or not _certain(self.row)
+        is_certain = self.row.basis in (Basis.EXACT, Basis.END) and not self.row.skipped
+        return plan_verdict(self.row).severity >= Severity.WARN or not is_certain
 
     @property
     def failed(self) -> bool:
@@ -118,10 +119,6 @@ _PROOFS = {
 }
 
 
-def _certain(row: PlanRow) -> bool:
-    return row.basis in (Basis.EXACT, Basis.END) and not row.skipped
-
-
 def columns(
     glyphs: Glyphs, *, news: bool, largest: float, width: int
 ) -> tuple[Column[PlanLine], ...]:
@@ -138,15 +135,11 @@ def columns(
         tone = tone_of(plan_verdict(row).severity)
         return picture_cell(jump(delta(row), largest, width, glyphs, tone, stays=not row.changes))
 
-    chosen: list[Column[PlanLine]] = []
-    for column in plan_columns(glyphs):
-        if column.id in _RANKS:
-            chosen.append(replace(column, rank=_RANKS[column.id]).of(_row))
-        if column.id == "now":
-            picture: Column[PlanRow] = Column(
-                "jump", "jump", drawn, width=width, widest=width, rank=1, picture=True
-            )
-            chosen.append(picture.of(_row))
+    picture: Column[PlanRow] = Column(
+        "jump", "jump", drawn, width=width, widest=width, rank=1, picture=True
+    )
+    of_plan = insert(rank(plan_columns(glyphs), _RANKS), {"now": picture})
+    chosen = [column.of(_row) for column in of_plan]
     if news:
         chosen[-1] = replace(chosen[-1], rank=4)
         chosen.append(Column("result", "result", lambda line: _news(line, glyphs), width=11))
@@ -228,8 +221,8 @@ def choice_lines(row: PlanRow) -> list[Line]:
     return [*lines, (cost_cell(row.reread, row.skipped, ("read again", "skipped")),)]
 
 
-def confirmation_lines(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
-    """Return the confirmation text of a plan; ``command`` is the equivalent CLI command."""
+def confirmation_lines(plan: Plan, notes: Sequence[str]) -> list[str | Line]:
+    """Return what the dialog says that asks to apply a plan."""
     changes = plan.changes
     names = sorted({row.group for row in changes})
     left = len(plan.rows) - len(changes)
@@ -241,6 +234,4 @@ def confirmation_lines(plan: Plan, notes: Sequence[str], command: str) -> list[s
         *((Cell(safe_message(note), Tone.WARN),) for note in notes),
         f"Left alone: {counted(left, 'row')} of the plan." if left else "All rows of the plan.",
         "If anything has moved since, nothing is written. U or k2ktui undo undoes it.",
-        "",
-        (Cell(safe_message(command), Tone.MUTED),),
     ]

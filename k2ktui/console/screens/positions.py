@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import on, work
@@ -23,7 +23,7 @@ from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
-from k2ktui.present.columns import pick
+from k2ktui.present.columns import rank
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns, stale_partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
@@ -78,13 +78,8 @@ class PositionsScreen(ListScreen):
     def make_grid(self) -> SelectableGrid[PartitionRow]:
         """Create the table of partitions."""
         glyphs = glyphs_of(self)
-        columns = [
-            replace(column, rank=_RANKS[column.id])
-            for column in pick(partition_columns(glyphs), *_RANKS)
-        ]
-        columns.append(log_column(glyphs, rank=3))
         return SelectableGrid(
-            columns,
+            [*rank(partition_columns(glyphs), _RANKS), log_column(glyphs, rank=3)],
             key=lambda row: row.key,
             search=lambda row: f"{row.status.topic}-{row.status.partition} {row.status.state}",
             problem=lambda row: judge_partition(row).severity >= Severity.WARN,
@@ -143,11 +138,11 @@ class PositionsScreen(ListScreen):
         if not text:
             return
         try:
-            place = place_of(text, chosen)
+            plan = plan_of(text, chosen)
         except ValueError as error:
             self.inform(f"{safe_text(text, 60)}: {error}", "error")
             return
-        self.app.push_screen(MovesScreen(place.plan))
+        self.app.push_screen(MovesScreen(plan))
 
     def action_clear(self) -> None:
         """Plan to clear the positions of the chosen partitions."""
@@ -177,15 +172,10 @@ def _source(row: PartitionRow) -> SourcePartition:
     return SourcePartition(row.status.topic, row.status.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A destination for positions; ``plan`` resolves it with the clusters."""
-
-    plan: Callable[[PositionPlanner], PositionPlan]
-
-
-def place_of(text: str, chosen: Mapping[SourcePartition, int | None]) -> Place:
-    """Parse a destination that the operator typed.
+def plan_of(
+    text: str, chosen: Mapping[SourcePartition, int | None]
+) -> Callable[[PositionPlanner], PositionPlan]:
+    """Parse a destination that the operator typed, which clusters resolve to a plan.
 
     Args:
         text: ``earliest``, ``latest``, an offset, ``+N``, ``-N``, or a time.
@@ -196,25 +186,22 @@ def place_of(text: str, chosen: Mapping[SourcePartition, int | None]) -> Place:
     """
     text = text.strip()
     if text in ("earliest", "latest"):
-        return Place(lambda known: _to(known, chosen, text, None))
+        return lambda known: _to(known, chosen, text, None)
     digits = text.lstrip("+-").replace(",", "")
     if digits.isascii() and digits.isdecimal():
         if len(digits) > _DIGITS:
             raise ValueError("no offset is so large")
         if text[0] not in "+-":
-            return _exactly({source: int(digits) for source in chosen})
+            offsets = {source: int(digits) for source in chosen}
+            return lambda known: known.plan_set(offsets)
         by = int(digits) if text[0] == "+" else -int(digits)
         missing = [source for source, position in chosen.items() if position is None]
         if missing:
             raise ValueError(f"{safe_text(missing[0])} has no position to count from")
         moved = {s: max(0, p + by) for s, p in chosen.items() if p is not None}
-        return _exactly(moved)
+        return lambda known: known.plan_set(moved)
     at_ms = parse_instant(text)
-    return Place(lambda known: _to(known, chosen, "timestamp", at_ms))
-
-
-def _exactly(wanted: Mapping[SourcePartition, int]) -> Place:
-    return Place(lambda known: known.plan_set(wanted))
+    return lambda known: _to(known, chosen, "timestamp", at_ms)
 
 
 def _to(

@@ -3,44 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 
-from textual import work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.screens.operation import OperationScreen
-from k2ktui.console.screens.partition import row_of
-from k2ktui.console.screens.positions_facts import (
-    columns,
-    describe_move,
-    effect_lines,
-    move_by,
-    move_sums,
-    moved_sums,
+from k2ktui.console.screens.change import Change, ChangeScreen
+from k2ktui.console.screens.partition import log_of, row_of
+from k2ktui.console.visuals.facts import fact, fact_lines
+from k2ktui.console.visuals.shapes import (
+    journey,
+    jump,
+    log_bounds,
+    log_lines,
+    picture_cell,
+    power_of_ten,
 )
-from k2ktui.console.visuals.shapes import power_of_ten
-from k2ktui.console.visuals.sums import Sums
-from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.visuals.sums import Part, Sum, Sums, at_most, cost_cell
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.console.widgets.typed_keys import ASK
+from k2ktui.engine.access import Access
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.present.positions import meaning_text, move_verdict
+from k2ktui.present.columns import Column, insert
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, tone_of
+from k2ktui.present.positions import (
+    meaning_text,
+    move_columns,
+    move_verdict,
+    new_text,
+    now_text,
+    sum_moves,
+)
 from k2ktui.sync.moves.position_writer import PositionWriteResult
 from k2ktui.sync.moves.positions import CLEAR, SET, PositionPlan, PositionPlanner
 from k2ktui.sync.recovery import RecoveryWriter
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.watch.model import PartitionRow
+
+_JUMP = 9
+_REFUSED = MoveEffect.REFUSED
+_MOVED = (MoveEffect.BACK, MoveEffect.FORWARD)
 
 
-class MovesScreen(OperationScreen):
+class MovesScreen(ChangeScreen[PositionPlan, PositionWriteResult]):
     """The effect of moving positions, before and after it is done.
 
     Args:
@@ -64,25 +74,19 @@ class MovesScreen(OperationScreen):
         shown; the partition stays stopped until you set or clear its position.
     """
     PANEL: ClassVar[str] = "Moves"
+    crumb = "plan"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "Apply", id="moves.apply"),
         Binding("n", "plan_again", "Plan again", id="moves.again"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"apply"})
-    NEEDS: ClassVar[frozenset[str]] = frozenset({"plan_again"})
+    MADE_AGAIN: ClassVar[str] = "Nothing was moved: the plan was made again meanwhile."
 
     def __init__(self, plan: Callable[[PositionPlanner], PositionPlan]) -> None:
         super().__init__()
         self._plan = plan
-        self.change: PositionPlan | None = None
-        self.moved: PositionWriteResult | None = None
         self._counts = self._command = ""
         self._effect: tuple[Line, ...] = ()
-
-    @property
-    def crumb(self) -> str:
-        """The plan."""
-        return "plan"
 
     def make_grid(self) -> Grid[PositionMove]:
         """Create the table of moves."""
@@ -97,17 +101,13 @@ class MovesScreen(OperationScreen):
         )
 
     def _columns(self) -> tuple[Column[PositionMove], ...]:
-        moves = self.change.moves if self.change is not None else ()
+        moves = self.shown.moves if self.shown is not None else ()
         largest = power_of_ten(abs(move_by(move) or 0) for move in moves)
         return columns(glyphs_of(self), largest=largest)
 
     def above(self) -> Iterable[Widget]:
         """Yield the tiles."""
         yield Sums()
-
-    def on_mount(self) -> None:
-        """Make the plan."""
-        self.action_plan_again()
 
     def action_plan_again(self) -> None:
         """Make the plan with both clusters."""
@@ -120,85 +120,67 @@ class MovesScreen(OperationScreen):
             finally:
                 positions.close()
 
-        self.act("planning", job, self._show_plan)
+        self.act("planning", job, self.show_plan)
 
-    def _show_plan(self, change: PositionPlan) -> None:
-        self.change, self.moved = change, None
+    def draw(self, shown: PositionPlan) -> None:
+        """Show the moves."""
         # Computed once here: all read every row, too slow for every key press and second.
-        words = [_argument(move, change.operation) for move in change.moves]
-        words = words if change.recovery is None else []
-        self._command = cli_equivalent.offsets(self.session.files, change.operation, words)
-        counts = Counter(move.effect for move in change.moves)
+        words = [_argument(move, shown.operation) for move in shown.moves]
+        words = words if shown.recovery is None else []
+        self._command = cli_equivalent.offsets(self.session.files, shown.operation, words)
+        counts = Counter(move.effect for move in shown.moves)
         self._counts = "  ".join(f"{counts[e]:,} {e}" for e in MoveEffect if counts[e])
-        self._effect = effect_lines(change)
+        self._effect = effect_lines(shown)
         grid: Grid[Any] = self.query_one(Grid)
         grid.empty = "Nothing to move: no position. Esc: choose others."
         grid.show_columns(self._columns())
-        grid.show(change.moves)
+        grid.show(shown.moves)
         grid.action_jump(0)
-        self.query_one(Sums).show(move_sums(change.moves))
+        self.query_one(Sums).show(move_sums(shown.moves))
 
     # Content
 
-    def summary(self) -> Line:
+    def describe(self, shown: PositionPlan) -> Line:
         """Return what the plan does, and to how many positions."""
-        if self.change is None:
-            return (Cell(formatting.NOT_YET if self.busy else "no plan yet"),)
-        return (Cell(f"{self.change.operation}  {self._counts}"),)
+        return (Cell(f"{shown.operation}  {self._counts}"),)
 
-    def facts(self) -> list[Line]:
+    def effects(self, shown: PositionPlan) -> list[Line]:
         """Return the plan's notes and what applying it does, or has done."""
-        if self.change is None:
-            return []
-        sign = glyphs_of(self).status[Severity.WARN]
-        notes = [*self.change.notes, *(self.moved.notes if self.moved else ())]
-        lines: list[Line] = [
-            (Cell(part, Tone.WARN),) for note in notes for part in self.wrap(f"{sign} {note}")
-        ]
-        if self.moved is None:
+        lines = self.warnings([*shown.notes, *(self.applied.notes if self.applied else ())])
+        if self.applied is None:
             for cell in (cell for line in self._effect for cell in line):
                 lines += [(Cell(part, cell.tone),) for part in self.wrap(cell.text)]
             lines.append((Cell(f"$ {safe_message(self._command)}", Tone.MUTED),))
             return lines
-        entry = f", journal entry {self.moved.entry}" if self.moved.entry else ""
-        count = len(self.change.changes)
-        text = f"positions written: {count:,}, in term {self.moved.term}{entry}"
+        entry = f", journal entry {self.applied.entry}" if self.applied.entry else ""
+        count = len(shown.changes)
+        text = f"positions written: {count:,}, in term {self.applied.term}{entry}"
         return [*lines, (Cell(text, Tone.OK),)]
 
-    def detail(self) -> list[Line]:
-        """Return what the move under the cursor means."""
-        move: PositionMove | None = self.query_one(Grid).current
-        return [] if move is None else [(Cell(part),) for part in self.wrap(meaning_text(move))]
+    def row_reason(self, row: PositionMove) -> list[Line]:
+        """Return what a move means."""
+        return [(Cell(part),) for part in self.wrap(meaning_text(row))]
 
-    def row_title(self) -> str:
-        """Return the partition under the cursor."""
-        move: PositionMove | None = self.query_one(Grid).current
-        return "" if move is None else safe_text(move.source, 200)
+    def row_title(self, row: PositionMove) -> str:
+        """Return the partition."""
+        return safe_text(row.source, 200)
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return all details of the move under the cursor."""
-        move: PositionMove | None = self.query_one(Grid).current
-        if move is None:
-            return []
-        row = row_of(self.console.view, (move.source.topic, move.source.partition))
-        return describe_move(move, row, width, glyphs_of(self))
+    def row_lines(self, row: PositionMove, width: int) -> list[Line]:
+        """Return all details of a move."""
+        known = row_of(self.console.view, (row.source.topic, row.source.partition))
+        return describe_move(row, known, width, glyphs_of(self))
 
     def text_to_copy(self) -> str:
         """Return the equivalent CLI command."""
         return self._command
 
-    def refusal(self, action: str) -> str:
-        """Return why an action is unavailable now."""
-        why = super().refusal(action)
-        if why or action != "apply":
+    def unappliable(self, shown: PositionPlan) -> str:
+        """Return why the plan cannot be applied now."""
+        if why := super().unappliable(shown):
             return why
-        if self.change is None:
-            return "there is no plan; n plans"
-        if self.moved is not None:
-            return "it was applied; n plans again"
-        if any(move.effect is MoveEffect.REFUSED for move in self.change.moves):
+        if any(move.effect is MoveEffect.REFUSED for move in shown.moves):
             return "a move is refused: select other partitions or another position"
-        return self._in_use() if self.change.changes else "there is nothing to change"
+        return self._in_use() if shown.changes else "there is nothing to change"
 
     def _in_use(self) -> str:
         view, now_ms = self.console.view, int(self.session.feed.now() * 1000)
@@ -210,56 +192,141 @@ class MovesScreen(OperationScreen):
 
     # Applying
 
-    @work(group=ASK)
-    async def action_apply(self) -> None:
-        """Confirm, and apply the plan that is shown."""
-        change = self.change
-        if change is None:
-            return
-        lines: list[str | Line] = [
-            *self._effect,
-            *((Cell(safe_message(note), Tone.WARN),) for note in change.notes),
-            "Any process that still runs the pipeline is fenced first. Nothing is written if the "
-            "pipeline runs, or if a position has changed since.",
-            "",
-            (Cell(safe_message(self._command), Tone.MUTED),),
-        ]
-        name = self.session.pair.pipeline
-        # The journal undoes a move from a position to another one, or to none.
-        undoable = change.operation in (SET, CLEAR)
-        undoable = undoable and all(move.before is not None for move in change.changes)
-        agreed = await self.ask(Confirm("Move positions", lines, name, "Move", undoable=undoable))
-        if agreed and self.change is change:
-            self._apply(change)
-        elif agreed:
-            self.inform("Nothing was moved: the plan was made again meanwhile.", "warning")
+    def change(self, shown: PositionPlan) -> Change[PositionWriteResult]:
+        """Return what is written, and what it costs."""
+        config = self.config
 
-    def _apply(self, change: PositionPlan) -> None:
-        config, may = self.config, self.session.access
-
-        def job() -> PositionWriteResult:
+        def write(may: Access) -> PositionWriteResult:
             positions = PositionPlanner(config)
             try:
-                return RecoveryWriter(config, positions).apply(change, may)
+                return RecoveryWriter(config, positions).apply(shown, may)
             finally:
                 positions.close()
 
-        self.act(
-            "moving positions",
-            job,
-            self._show_applied,
-            writes=True,
+        return Change(
+            title="Move positions",
+            lines=[
+                *self._effect,
+                *((Cell(safe_message(note), Tone.WARN),) for note in shown.notes),
+                "Any process that still runs the pipeline is fenced first. Nothing is written if "
+                "the pipeline runs, or if a position has changed since.",
+            ],
+            verb="Move",
             command=self._command,
-            result=lambda moved: f"{len(change.changes):,} written, in term {moved.term}",
+            doing="moving positions",
+            write=write,
+            result=lambda moved: f"{len(shown.changes):,} written, in term {moved.term}",
+            # The journal undoes a move from a position to another one, or to none.
+            undoable=shown.operation in (SET, CLEAR)
+            and all(move.before is not None for move in shown.changes),
         )
 
-    def _show_applied(self, moved: PositionWriteResult) -> None:
-        self.moved = moved
-        if self.change is not None:
-            self.query_one(Sums).show(moved_sums(self.change.moves))
-        self.session.feed.refresh()
+    def show_applied(self) -> None:
+        """Show the totals of what was written."""
+        if self.shown is not None:
+            self.query_one(Sums).show(moved_sums(self.shown.moves))
 
 
 def _argument(move: PositionMove, what: str) -> str:
     source = f"{move.source.topic}:{move.source.partition}"
     return source if what == CLEAR else f"{source}:{move.offset}"
+
+
+def move_by(move: PositionMove) -> int | None:
+    """Return how far a position goes; None if one of both is unknown."""
+    if move.before is None or move.offset is None:
+        return None
+    return move.offset - move.before.offset
+
+
+def columns(glyphs: Glyphs, *, largest: float) -> tuple[Column[PositionMove], ...]:
+    """Return the columns, with the drawn jump; ``largest`` is the end of its scale."""
+
+    def drawn(move: PositionMove) -> Cell:
+        tone = tone_of(move_verdict(move).severity)
+        stays = move.effect is MoveEffect.REFUSED
+        return picture_cell(jump(move_by(move), largest, _JUMP, glyphs, tone, stays=stays))
+
+    picture: Column[PositionMove] = Column(
+        "jump", "jump", drawn, width=_JUMP, widest=_JUMP, rank=2, picture=True
+    )
+    return tuple(insert(move_columns(glyphs), {"now": picture}))
+
+
+def move_sums(moves: Collection[PositionMove]) -> list[Sum]:
+    """Return the totals of moves: by effect, records copied again and never copied."""
+    if not moves:
+        return []
+    count = Counter(move.effect for move in moves)
+
+    def part(effect: MoveEffect) -> Part:
+        return count[effect], str(effect), Tone.PLAIN
+
+    moved = [part(MoveEffect.BACK), part(MoveEffect.FORWARD)]
+    others = [part(other) for other in MoveEffect if other not in _MOVED and other is not _REFUSED]
+    refused = count[_REFUSED]
+    again, left_out = sum_moves(moves)
+    shown = [other_part for other_part in others if other_part[0]] or [(0, "others", Tone.MUTED)]
+    if refused:
+        shown = [
+            (refused, str(_REFUSED), Tone.BAD),
+            *(other_part for other_part in shown if other_part[0]),
+        ]
+    return [
+        Sum("Moved", moved, sum(number for number, _, _ in moved) / len(moves)),
+        Sum("Others", shown, severity=Severity.BAD if refused else None),
+        at_most("Copied again", again, Severity.WARN),
+        at_most("Never copied", left_out, Severity.BAD),
+    ]
+
+
+def moved_sums(moves: Collection[PositionMove]) -> list[Sum]:
+    """Return the totals after all were written."""
+    written = sum(move.changes for move in moves)
+    left = len(moves) - written
+    return [
+        Sum("Written", [(written, "written", Tone.OK)], written / max(1, len(moves))),
+        Sum("Left alone", [(left, "keep", Tone.PLAIN)]),
+        *move_sums(moves)[2:],
+    ]
+
+
+def effect_lines(change: PositionPlan) -> tuple[Line, ...]:
+    """Return what applying a plan does, in short sentences: what is written, what it costs."""
+    if not change.moves:
+        return ()
+    refused = sum(move.effect is MoveEffect.REFUSED for move in change.moves)
+    if refused:
+        text = f"Not to be applied: {counted(refused, 'move')} refused. Esc: choose others."
+        return ((Cell(text, Tone.BAD),),)
+    if not change.changes:
+        return ((Cell("Nothing to apply: every position is there already."),),)
+    again, left_out = sum_moves(change.moves)
+    text = f"Apply writes {counted(len(change.changes), 'position')} ({change.operation})."
+    return ((Cell(text),), (cost_cell(again, left_out, ("copied again", "never copied")),))
+
+
+def describe_move(
+    move: PositionMove, row: PartitionRow | None, width: int, glyphs: Glyphs
+) -> list[Line]:
+    """Return all details of a move, for the panel beside the table."""
+    verdict, by = move_verdict(move), move_by(move)
+    change = f"{now_text(move)} → {new_text(move)}"
+    facts = [
+        fact("Position", f"{change}  {formatting.signed(by)}" if by is not None else change),
+        fact("Means", safe_message(meaning_text(move))),
+    ]
+    lines: list[Line] = [
+        (glyphs.mark(verdict),),
+        *fact_lines(facts, width),
+        (),
+        (Cell("Retained on the source", Tone.MUTED),),
+    ]
+    log = log_of(row) if row is not None else None
+    bounds = log_bounds(log) if log is not None else None
+    if log is None or bounds is None:
+        return [*lines, (Cell("not known", Tone.MUTED),)]
+    before = move.before.offset if move.before is not None else None
+    after = before if move.effect is MoveEffect.REFUSED else move.offset
+    drawn = journey(bounds, before, after, width, glyphs, tone_of(verdict.severity))
+    return [*lines, *log_lines(log, bounds, drawn, width, glyphs)]

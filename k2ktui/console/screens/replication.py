@@ -21,25 +21,21 @@ from k2ktui.console.screens.partition import (
     log_column,
     show_beside,
 )
-from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.compare.record import ComparedPartitions
 from k2ktui.engine.severity import Severity
-from k2ktui.errors import NotInstalled
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, insert
 from k2ktui.present.comparisons import compared_column
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.present.partitions import partition_columns, stale_partition_columns
-from k2ktui.runtime.spark_extra import require_transform_packages
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted
 from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import judge_partition
 
@@ -64,9 +60,8 @@ class ReplicationScreen(ListScreen):
 
         Problems come first until a sort column is chosen. Enter opens a partition with its
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
-        shows all of them. x shows what the transform of the topic does to its newest records. d
-        compares topic settings, client quotas and ACLs of both clusters, c every record; Compared
-        is what the last comparison found there, and how long ago that was.
+        shows all of them. d compares topic settings, client quotas and ACLs of both clusters, c
+        every record; Compared is what the last comparison found there, and how long ago that was.
 
         Space marks a partition, a all that pass the filter. N begins a drill over the topics of the
         marked rows, or of the one under the cursor. h holds them, or releases them: what is held is
@@ -77,11 +72,10 @@ class ReplicationScreen(ListScreen):
         Binding("h", "hold", "Hold", id="replication.hold"),
         Binding("d", "parity", "Parity", show=False, id="replication.parity"),
         Binding("N", "start_drill", "New drill", id="replication.drill"),
-        Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"hold", "start_drill"})
-    DETAILS = (ComparisonScreen, ParityScreen, PreviewScreen, PartitionScreen)
+    DETAILS = (ComparisonScreen, ParityScreen, PartitionScreen)
     PANEL: ClassVar[str] = "Partitions"
 
     def __init__(self) -> None:
@@ -127,17 +121,9 @@ class ReplicationScreen(ListScreen):
         further: dict[str, Column[PartitionRow]] = {
             "lag": Column(_DRAWN["lag"], "", lag, width=_BAR, rank=2, picture=True),
             "coverage": log_column(glyphs, rank=5),
-            "unmapped": compared_column(lambda: self._compared, self._now, glyphs),
+            "unmapped": compared_column(lambda: self._compared, self.session.feed.now, glyphs),
         }
-        columns: list[Column[PartitionRow]] = []
-        for column in partition_columns(glyphs):
-            columns.append(column)
-            if column.id in further:
-                columns.append(further[column.id])
-        return tuple(columns)
-
-    def _now(self) -> float:
-        return self.session.feed.now()
+        return tuple(insert(partition_columns(glyphs), further))
 
     def show_view(self, view: View) -> None:
         """Show the view's partitions."""
@@ -186,20 +172,10 @@ class ReplicationScreen(ListScreen):
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        if action == "preview":
-            return self._no_preview()
         if action in ("parity", "compare"):
             return self._no_pipeline()
         why = super().refusal(action)
         return why or (self._no_pipeline() if action in ("hold", "start_drill") else "")
-
-    def _no_preview(self) -> str:
-        flow = self.session.flow
-        if flow is None or flow.pipeline is None:
-            return self._no_pipeline()
-        if not flow.pipeline.replication.transforms():
-            return "the pipeline file has no replication.transform and no expression in the sink"
-        return ""
 
     def _no_pipeline(self) -> str:
         flow = self.session.flow
@@ -249,24 +225,6 @@ class ReplicationScreen(ListScreen):
         rows, flow = self.choice().chosen, self.session.flow
         if rows and flow is not None and flow.pipeline is not None:
             await hold_or_release(self, flow.pipeline, rows)
-
-    def action_preview(self) -> None:
-        """Show what the transform of the topic under the cursor does."""
-        row: PartitionRow | None = self.query_one(Grid).current
-        flow = self.session.flow
-        if row is None or flow is None or flow.pipeline is None:
-            return
-        topic = row.status.topic
-        if flow.pipeline.replication.transform_for(topic) is None:
-            text = f"no rule of replication.transform changes the records of {safe_text(topic)}"
-            self.inform(text, "warning")
-            return
-        try:
-            require_transform_packages("The preview of a transform")
-        except NotInstalled as error:
-            self.app.push_screen(TextDialog("Packages are missing", [str(error)]))
-            return
-        self.app.push_screen(PreviewScreen(topic))
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -26,13 +26,26 @@ _LEAST = 20
 
 
 class RowDetail(VerticalScroll):
-    """The lines of a row, made for its width."""
+    """What is known of a row: lines made for its width, and charts below them in a subclass."""
 
     _lines: RowLines | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the lines."""
+        """Yield the lines and the charts."""
         yield TextLines()
+        yield from self.charts()
+
+    def charts(self) -> ComposeResult:
+        """Yield the charts."""
+        yield from ()
+
+    def draw_charts(self, lines: int) -> None:
+        """Draw the charts below so many lines."""
+
+    @property
+    def room(self) -> int:
+        """The cells of a line; 0 if they are not known yet."""
+        return max(_LEAST, self.scrollable_content_region.width) if self.size else 0
 
     @property
     def text(self) -> str:
@@ -54,9 +67,10 @@ class RowDetail(VerticalScroll):
 
     def _draw(self) -> None:
         # Its size may come before what is inside it is mounted.
-        if self._lines is not None and self.size and self.query(TextLines):
-            width = max(_LEAST, self.scrollable_content_region.width)
-            self.query_one(TextLines).show(self._lines(width))
+        if self._lines is not None and self.room and self.query(TextLines):
+            lines = self._lines(self.room)
+            self.query_one(TextLines).show(lines)
+            self.draw_charts(len(lines))
 
 
 class RowScreen(ConsoleScreen):
@@ -113,17 +127,33 @@ class RowsScreen(ListScreen):
     On a narrow terminal, Enter opens them.
     """
 
-    def row_title(self) -> str:
-        """Return the title of the row under the cursor; empty if there is none."""
+    def row_title(self, row: Any) -> str:
+        """Return the title of a row."""
         return ""
 
-    def row_severity(self) -> Severity | None:
-        """Return how bad the row under the cursor is, which colors the panel's frame."""
+    def row_severity(self, row: Any) -> Severity | None:
+        """Return how bad a row is, which colors the panel's frame."""
         return None
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return all details of the row under the cursor."""
+    def row_lines(self, row: Any, width: int) -> list[Line]:
+        """Return all details of a row."""
         return []
+
+    @property
+    def current(self) -> Any:
+        """The row under the cursor; None if there is none."""
+        return self.query_one(Grid).current
+
+    @property
+    def current_title(self) -> str:
+        """The title of the row under the cursor; empty if there is none."""
+        row = self.current
+        return "" if row is None else self.row_title(row)
+
+    def current_lines(self, width: int) -> list[Line]:
+        """Return all details of the row under the cursor."""
+        row = self.current
+        return [] if row is None else self.row_lines(row, width)
 
     def side(self) -> Iterable[Widget]:
         """Yield the panel about the row under the cursor."""
@@ -134,14 +164,14 @@ class RowsScreen(ListScreen):
         # What is inside a panel is mounted after the panel, and a second may pass meanwhile.
         if not (self.query("RowDetail") and self.query("Grid")):
             return
-        panel, title = self.query_one("#side", Panel), self.row_title()
+        panel, title, row = self.query_one("#side", Panel), self.current_title, self.current
         panel.label(title or self.PANEL)
-        panel.mark(self.row_severity())
+        panel.mark(None if row is None else self.row_severity(row))
         detail = panel.query_one(RowDetail)
         detail.display = bool(title)
-        detail.show(self.row_lines)
+        detail.show(self.current_lines)
 
     @on(Grid.Opened)
     def _open_row(self) -> None:
-        if title := self.row_title():
-            self.app.push_screen(RowScreen(title, self.row_lines))
+        if title := self.current_title:
+            self.app.push_screen(RowScreen(title, self.current_lines))

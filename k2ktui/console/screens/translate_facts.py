@@ -124,6 +124,7 @@ def total_sums(plan: Plan) -> list[Sum]:
     count = {action: effect.actions.get(action, 0) for action in Action}
     moved = count[Action.ADVANCE] + count[Action.REWIND] + count[Action.UPDATE]
     left = count[Action.KEEP] + count[Action.BLOCKED] + count[Action.LEAVE_OUT]
+    left_out: Part = (count[Action.LEAVE_OUT], Action.LEAVE_OUT.word, Tone.PLAIN)
     blocked = [plan_verdict(row).severity for row in plan.rows if row.action is Action.BLOCKED]
     worst = max(blocked, default=None)
     blocked_tone = Tone.MUTED if worst is None else tone_of(worst)
@@ -144,7 +145,7 @@ def total_sums(plan: Plan) -> list[Sum]:
             [
                 (count[Action.KEEP], "keep", Tone.PLAIN),
                 (count[Action.BLOCKED], Action.BLOCKED.word, blocked_tone),
-                *_chosen_part(count[Action.LEAVE_OUT]),
+                *([left_out] if left_out[0] else []),
             ],
             left / rows,
             severity=worst,
@@ -152,10 +153,6 @@ def total_sums(plan: Plan) -> list[Sum]:
         at_most("Re-read", effect.reread, Severity.WARN),
         at_most("Skipped", effect.skipped, Severity.BAD),
     ]
-
-
-def _chosen_part(count: int) -> list[Part]:
-    return [(count, Action.LEAVE_OUT.word, Tone.PLAIN)] if count else []
 
 
 def written_sums(plan: Plan, counts: Mapping[str, int]) -> list[Sum]:
@@ -209,7 +206,9 @@ def verified_sums(
         _problem("Re-read", [(positions.rereads, "re-read", Tone.WARN)], Severity.WARN),
         _problem("Different", [(positions.different, "different", Tone.BAD)], Severity.BAD),
         _problem("Unchecked", [(unchecked, "unchecked", Tone.UNKNOWN)], Severity.UNKNOWN),
-        Sum("Sampled", sampled, note="records", severity=_worst(sampled[1:], Severity.BAD)),
+        Sum(
+            "Sampled", sampled, note="records", severity=Severity.BAD if records.different else None
+        ),
     ]
 
 
@@ -219,7 +218,3 @@ def _problem(title: str, parts: Sequence[Part], severity: Severity) -> Sum:
     if not some:
         return Sum(title, [(0, "rows", Tone.MUTED)])
     return Sum(title, some, severity=severity)
-
-
-def _worst(parts: Sequence[Part], severity: Severity) -> Severity | None:
-    return severity if any(count for count, _, _ in parts) else None

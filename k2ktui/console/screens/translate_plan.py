@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.screens import plan_table
-from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.screens.change import Change, ChangeScreen
 from k2ktui.console.screens.partition import log_of, row_of
 from k2ktui.console.screens.plan_table import PlanLine
 from k2ktui.console.screens.translate_facts import (
@@ -29,20 +29,20 @@ from k2ktui.console.screens.translate_facts import (
     verified_sums,
     written_sums,
 )
+from k2ktui.console.screens.undo import undo_groups
 from k2ktui.console.visuals.shapes import Log
-from k2ktui.console.visuals.sums import Sum, Sums
-from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.visuals.sums import Sums
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.row_dialog import RowDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.typed_keys import ASK
+from k2ktui.engine.access import Access
 from k2ktui.engine.moves.apply import WriteResult, results_text, undo_text
 from k2ktui.engine.moves.choice import RowKey, RowValue
 from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.engine.moves.planning import PlanOptions, set_row
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
@@ -87,7 +87,7 @@ def make_shown(plan: Plan, read: Sequence[str], snapshot: Snapshot | None) -> Sh
     return Shown(plan, notes, keep_plan(plan), snapshot, tuple(read))
 
 
-class PlanScreen(OperationScreen):
+class PlanScreen(ChangeScreen[Shown, Applied]):
     """A plan for some groups.
 
     Args:
@@ -130,8 +130,9 @@ class PlanScreen(OperationScreen):
         Binding("w", "rewind", "Rewind", id="plan.rewind"),
     ]
     PANEL: ClassVar[str] = "Plan"
-    CHANGES: ClassVar[frozenset[str]] = frozenset({"apply", "undo"})
+    crumb = "plan"
     NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind", "set_row"})
+    OF_PLAN: ClassVar[frozenset[str]] = frozenset({"apply", "undo", "verify", "set_row"})
 
     class RowWritten(Message):
         """The outcome of a row is known."""
@@ -143,14 +144,11 @@ class PlanScreen(OperationScreen):
     def __init__(
         self, groups: frozenset[str] | None, rewind: Rewind, shown: Shown | None = None
     ) -> None:
-        super().__init__()
-        self._groups, self._rewind, self.shown = groups, rewind, shown
+        super().__init__(shown)
+        self._groups, self._rewind = groups, rewind
         self._choices: dict[RowKey, RowValue] = {}
-        self.applied: Applied | None = None
-        self._back: Applied | None = None
-        self._begun = self._news = False
+        self._news = False
         self._verified = self._plan_id = ""
-        self._sums: list[Sum] = []
         self._effect: tuple[Line, ...] = ()
         self._largest = 1
         self._jump = _JUMP
@@ -158,11 +156,6 @@ class PlanScreen(OperationScreen):
         self._moved = False
         self._lines: dict[Key, PlanLine] = {}
         self._arriving: dict[Key, WriteResult] = {}
-
-    @property
-    def crumb(self) -> str:
-        """The plan."""
-        return "plan"
 
     def make_grid(self) -> Grid[PlanLine]:
         """Create the table of plan rows."""
@@ -195,20 +188,11 @@ class PlanScreen(OperationScreen):
         if (self.size.width >= _LARGE) != (self._jump == _LARGE_JUMP):
             self.query_one(Grid).show_columns(self._columns())
 
-    def on_mount(self) -> None:
-        """Make the plan, or show the existing one."""
-        if self.shown is None:
-            self.action_plan_again()
-        else:
-            self._show_plan(self.shown)
-
     # Content
 
-    def summary(self) -> Line:
+    def describe(self, shown: Shown) -> Line:
         """Return how long the plan is valid, and what it is."""
-        if self.shown is None:
-            return (Cell(formatting.NOT_YET if self.busy else "no plan yet"),)
-        plan = self.shown.plan
+        plan = shown.plan
         made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
         about = f"rewind: {plan.rewind}  made {made}  {self._plan_id}"
         if self.applied is not None:
@@ -220,28 +204,24 @@ class PlanScreen(OperationScreen):
         for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
         return (Cell(f"valid for {formatting.duration(for_s)}  {about}"),)
 
-    def facts(self) -> list[Line]:
+    def effects(self, shown: Shown) -> list[Line]:
         """Return the plan's notes and what applying it does, or has done."""
-        if self.shown is None:
-            return []
-        plan = self.shown.plan
-        sign = glyphs_of(self).status[Severity.WARN]
-        notes = [part for note in self.shown.notes for part in self.wrap(f"{sign} {note}")]
-        if len(notes) > _NOTES:
-            notes = [*notes[: _NOTES - 1], "… the rest is shown before it is applied"]
-        lines: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
+        lines = self.warnings(shown.notes)
+        if len(lines) > _NOTES:
+            rest = Cell("… the rest is shown before it is applied", Tone.WARN)
+            lines = [*lines[: _NOTES - 1], (rest,)]
         if self.applied is None:
             lines += self._what_apply_does()
             if self.size.height >= _HIGH:
-                lines.append((Cell(f"$ {safe_message(self._command(plan))}", Tone.MUTED),))
+                lines.append((Cell(f"$ {safe_message(self._command(shown.plan))}", Tone.MUTED),))
             return lines + self._proof()
         done = results_text(self.applied.counts)
         tone = Tone.OK if self.applied.complete else Tone.BAD
         lines.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
         lines += self._proof()
-        if self._back is not None:
-            back = undo_text(self._back.counts)
-            lines.append((Cell(f"{back}  journal entry {self._back.id}"),))
+        if self.back is not None:
+            back = undo_text(self.back.counts)
+            lines.append((Cell(f"{back}  journal entry {self.back.id}"),))
         return lines
 
     def _what_apply_does(self) -> list[Line]:
@@ -262,24 +242,17 @@ class PlanScreen(OperationScreen):
     def _path(self) -> Path | str:
         return (self.shown.path if self.shown is not None else None) or "plan.json"
 
-    def detail(self) -> list[Line]:
-        """Return what went wrong with the row under the cursor, and why it is planned so."""
-        line: PlanLine | None = self.query_one(Grid).current
-        return [] if line is None else plan_table.reasons(line, self.wrap)
+    def row_reason(self, line: PlanLine) -> list[Line]:
+        """Return what went wrong with a row, and why it is planned so."""
+        return plan_table.reasons(line, self.wrap)
 
-    def row_title(self) -> str:
-        """Return the group and the partition under the cursor."""
-        line: PlanLine | None = self.query_one(Grid).current
-        if line is None:
-            return ""
+    def row_title(self, line: PlanLine) -> str:
+        """Return the group and the partition."""
         row = line.row
         return safe_text(f"{row.group}  {row.topic}-{row.partition}", 200)
 
-    def row_lines(self, width: int) -> list[Line]:
-        """Return all details of the row under the cursor."""
-        line: PlanLine | None = self.query_one(Grid).current
-        if line is None:
-            return []
+    def row_lines(self, line: PlanLine, width: int) -> list[Line]:
+        """Return all details of a row."""
         known = Known(
             {source: self._known_of(source, offset) for source, offset in line.row.sources},
             self._target_logs.get((line.row.topic, line.row.partition)),
@@ -315,26 +288,20 @@ class PlanScreen(OperationScreen):
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
         why = super().refusal(action)
-        if why or action not in self.CHANGES | {"verify", "set_row"}:
+        if why or action != "set_row" or self.shown is None:
             return why
-        if self.shown is None:
-            return "there is no plan; n plans"
-        if action == "undo":
-            return "" if self.applied and not self._back else "nothing is applied here"
-        if action == "apply":
-            return self._unappliable(self.shown.plan)
-        if action == "set_row" and (self.shown.snapshot is None or self._begun or self._moved):
-            return "n plans again; then rows can be set"
-        return ""
+        settable = self.shown.snapshot is not None and not (self.used or self._moved)
+        return "" if settable else "n plans again; then rows can be set"
 
-    def _unappliable(self, plan: Plan) -> str:
-        if self._begun:
-            return "it was applied; n plans again"
-        if not plan.applied:
+    def unappliable(self, shown: Shown) -> str:
+        """Return why the plan cannot be applied now."""
+        if why := super().unappliable(shown):
+            return why
+        if not shown.plan.applied:
             return "there is nothing to apply"
         if self._moved:
             return "something has moved since; n plans again"
-        late = self.session.feed.now() > plan.expires_at
+        late = self.session.feed.now() > shown.plan.expires_at
         return "the plan has expired; n plans again" if late else ""
 
     # Planning
@@ -361,7 +328,7 @@ class PlanScreen(OperationScreen):
             return make_shown(plan, plan.notes, taken[0] if taken else None)
 
         command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
-        self.act("planning", job, self._show_plan, command=command)
+        self.act("planning", job, self.show_plan, command=command)
 
     # Setting rows
 
@@ -404,7 +371,7 @@ class PlanScreen(OperationScreen):
             return make_shown(plan, before.read, snapshot)
 
         def show(shown: Shown) -> None:
-            self._show_plan(shown)
+            self.show_plan(shown)
             self.query_one(Grid).select(key)
 
         def put_back(_: K2kError) -> None:
@@ -413,11 +380,11 @@ class PlanScreen(OperationScreen):
         command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
         self.act("planning", job, show, failed=put_back, command=command)
 
-    def _show_plan(self, shown: Shown) -> None:
-        self.shown, self.applied, self._back = shown, None, None
+    def draw(self, shown: Shown) -> None:
+        """Show the rows."""
         # Computed once here: both read every row, too slow for every key press and second.
         plan = shown.plan
-        self._sums, self._plan_id = total_sums(plan), plan.id
+        self._plan_id = plan.id
         self._effect = plan_table.effect_lines(plan)
         self._largest = plan_table.scale_of(plan)
         self._target_logs = {
@@ -425,7 +392,7 @@ class PlanScreen(OperationScreen):
             for log in plan.logs
             if log.start is not None and log.end is not None
         }
-        self._begun, self._moved, self._verified = False, False, ""
+        self._moved, self._verified = False, ""
         self._arriving = {}
         rows = uncertain_first(shown.plan.rows)
         lines = (PlanLine(number, row) for number, row in enumerate(rows))
@@ -436,7 +403,7 @@ class PlanScreen(OperationScreen):
         grid.show_columns(self._columns())
         self._show_lines(news=False)
         grid.action_jump(0)
-        self._show_sums(self._sums)
+        self.query_one(Sums).show(total_sums(plan))
 
     def _show_lines(self, *, news: bool) -> None:
         grid: Grid[Any] = self.query_one(Grid)
@@ -445,9 +412,6 @@ class PlanScreen(OperationScreen):
             grid.show_columns(self._columns())
         grid.show(list(self._lines.values()))
 
-    def _show_sums(self, sums: list[Sum]) -> None:
-        self.query_one(Sums).show(sums)
-
     def _show_news(self, lines: Iterable[PlanLine]) -> None:
         """Show the outcomes of rows."""
         self._lines |= {line.key: line for line in lines}
@@ -455,38 +419,28 @@ class PlanScreen(OperationScreen):
 
     # Applying
 
-    @work(group=ASK)
-    async def action_apply(self) -> None:
-        """Confirm, and apply the plan that is shown."""
-        shown = self.shown
-        if shown is None:
-            return
-        lines = plan_table.confirmation_lines(shown.plan, shown.notes, self._command(shown.plan))
-        title, name = f"Apply plan {self._plan_id}", self.session.pair.pipeline
-        agreed = await self.ask(Confirm(title, lines, name, "Apply", undoable=True))
-        # The operator confirmed the plan that was shown at that time.
-        if agreed and self.shown is shown:
-            self._apply(shown.plan)
-        elif agreed:
-            self.inform("Nothing was applied: the plan was made again meanwhile.", "warning")
-
-    def _apply(self, plan: Plan) -> None:
-        config, files, may = self.config, self.session.files, self.session.access
-        self._arriving, self._begun = {}, True
+    def change(self, shown: Shown) -> Change[Applied]:
+        """Return what is committed, and what it costs."""
+        config, files, plan = self.config, self.session.files, shown.plan
 
         def report_row(written: WriteResult) -> None:
             write = written.write
             self._arriving[write.group, write.topic, write.partition] = written
             self.post_message(self.RowWritten())
 
-        self.act(
-            "applying",
-            lambda: operations.apply_plan(config, plan, files, may, report_row),
-            self._show_applied,
-            failed=self._show_failure,
-            writes=True,
-            command=cli_equivalent.apply(self._path),
+        def write(may: Access) -> Applied:
+            self._arriving = {}
+            return operations.apply_plan(config, plan, files, may, report_row)
+
+        return Change(
+            title=f"Apply plan {self._plan_id}",
+            lines=plan_table.confirmation_lines(plan, shown.notes),
+            verb="Apply",
+            command=self._command(plan),
+            doing="applying",
+            write=write,
             result=lambda applied: results_text(applied.counts),
+            logged=cli_equivalent.apply(self._path),
         )
 
     @on(RowWritten)
@@ -494,27 +448,29 @@ class PlanScreen(OperationScreen):
         arrived = dict(self._arriving)
         if self.shown is not None and arrived:
             counts = Counter(str(result.outcome) for result in arrived.values())
-            self._show_sums(written_sums(self.shown.plan, counts))
+            self.query_one(Sums).show(written_sums(self.shown.plan, counts))
         self._show_news(
             replace(self._lines[key], written=result) for key, result in arrived.items()
         )
 
-    def _show_applied(self, applied: Applied) -> None:
-        self.applied = applied
+    def show_applied(self) -> None:
+        """Show the outcome of each row."""
         self._row_written()
-        if not applied.complete:
+        if self.applied is not None and not self.applied.complete:
             self.query_one(Grid).action_jump(0)
-        self.session.feed.refresh()
 
-    def _show_failure(self, error: K2kError) -> None:
-        # If no row was reported, nothing was begun unless the error is PartlyApplied.
-        self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
+    def show_failure(self, error: K2kError) -> None:
+        """Mark what has moved."""
         if isinstance(error, OffsetsChanged):
             error.hint = "Press n to plan again."
             self._moved = True
             moved = {key: why for key, why in error.moved.items() if key in self._lines}
             self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())
             self.query_one(Grid).action_jump(0)
+
+    def was_begun(self, error: K2kError) -> bool:
+        """Return whether a row was reported, or the error says that some were written."""
+        return bool(self._arriving) or isinstance(error, PartlyApplied)
 
     # Verifying
 
@@ -553,20 +509,20 @@ class PlanScreen(OperationScreen):
             f"{unchecked:,} unchecked; sampled: {records.same:,} same, "
             f"{records.different:,} different"
         )
-        self._show_sums(verified_sums(asked, records, unchecked))
+        self.query_one(Sums).show(verified_sums(asked, records, unchecked))
         self._show_news(lines)
 
     # Undo
 
-    def action_undo(self) -> None:
+    @work(group=ASK)
+    async def action_undo(self) -> None:
         """Undo what was applied on this screen."""
         if self.applied is not None:
-            self.undo(self.applied.id)
+            await undo_groups(self, self.applied.id, self._show_undone)
 
-    def undone(self, applied: Applied) -> None:
-        """Show the undo's outcome of each row."""
-        self._back = applied
-        self._show_sums(undone_sums(applied.counts))
+    def _show_undone(self, applied: Applied) -> None:
+        self.back = applied
+        self.query_one(Sums).show(undone_sums(applied.counts))
         rows = {(w.write.group, w.write.topic, w.write.partition): w for w in applied.rows}
         self._show_news(
             replace(self._lines[key], back=result)

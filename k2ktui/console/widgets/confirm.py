@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -20,11 +20,22 @@ from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_message
 
+T = TypeVar("T")
 _SHARE = 0.94  # of the screen's height, as in the style sheet
 # Frame, title, field, buttons and the lines between them.
 _OTHER_LINES = 10
 # Frame and spaces around the title of the field.
 _FRAME = 4
+_LISTED = 8
+
+
+def list_first(items: Sequence[T], text: Callable[[T], str]) -> list[str]:
+    """Return lines of a dialog: the first of many items, safe to show, and how many more.
+
+    The text of an item that is not listed is not asked for: there may be thousands.
+    """
+    more = [f"  … and {len(items) - _LISTED:,} more"] if len(items) > _LISTED else []
+    return [*(f"  {safe_message(text(item))}" for item in items[:_LISTED]), *more]
 
 
 def dialog_height(screen_height: int) -> int:

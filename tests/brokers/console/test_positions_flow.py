@@ -54,7 +54,7 @@ async def planned(console: ConsoleDriver, topic: str, *keys: str) -> None:
     await console.until(lambda: isinstance(console.screen, MovesScreen), "opened")
     screen = console.screen
     assert isinstance(screen, MovesScreen)
-    await console.until(lambda: screen.change and not screen.busy, "planned")
+    await console.until(lambda: screen.shown and not screen.busy, "planned")
 
 
 def test_a_position_is_moved_back_and_cleared(copied: Copied, topic: str) -> None:
@@ -92,7 +92,7 @@ def test_lost_positions_are_recovered(copied: Copied, topic: str) -> None:
         await console.until(lambda: isinstance(console.screen, MovesScreen), "opened")
         screen = console.screen
         assert isinstance(screen, MovesScreen)
-        await console.until(lambda: screen.change and not screen.busy, "planned")
+        await console.until(lambda: screen.shown and not screen.busy, "planned")
         await console.sees("recover")
         await console.press("A")
         await console.confirm(copied.name)

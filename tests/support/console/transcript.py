@@ -26,13 +26,13 @@ from textual.worker import Worker
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import header
 from k2ktui.console.event_log import EventKind
-from k2ktui.console.key_order import rank, sorted_bindings
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.operation import ACT
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.console.widgets import typed_keys
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.footer import rank_of_key, sorted_bindings
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.sync.flow import Flow, PipelineFlow
 from tests.support.commands.transcript import (
@@ -234,7 +234,7 @@ class Walk:
         screen = self.console.screen
         own = [active for active in sorted_bindings(screen) if _is_ours(active)]
         if not isinstance(screen, Dialog):
-            own = [active for active in own if rank(active.binding) == 0]
+            own = [active for active in own if rank_of_key(active.binding) == 0]
         enabled = [self._key(active) for active in own if active.enabled]
         lines = [f"keys: {', '.join(enabled)}"] if enabled else []
         for active in own:

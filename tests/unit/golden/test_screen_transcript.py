@@ -15,6 +15,7 @@ from textual.screen import Screen
 import k2ktui.console
 from k2ktui.console.keys import GLOBAL, REPLAY
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
+from k2ktui.console.screens.change import ChangeScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import DrillChecklist
 from k2ktui.console.screens.drill_frame import DrillFrame
@@ -35,6 +36,7 @@ BASES = {
     ListScreen,
     RowsScreen,
     OperationScreen,
+    ChangeScreen,
     DrillBaseScreen,
     DrillChecklist,
     DrillFrame,
@@ -57,7 +59,7 @@ LONG = {
         "fleet",
         "jobs-states",
     ),
-    *("mirrormaker", "narrow", "parity", "preview", "read-only", "recording", "records", "reset"),
+    *("mirrormaker", "narrow", "parity", "read-only", "recording", "records", "reset"),
     *("site-drill-new", "site-drill-refused", "translate", "unread"),
 }
 

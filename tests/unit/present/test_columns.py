@@ -20,7 +20,7 @@ from k2ktui.engine.moves.plan import Action, PlanRow
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.errors import K2kError
 from k2ktui.present.audits import audit_columns
-from k2ktui.present.columns import Column, pick, text_column
+from k2ktui.present.columns import Column, pick, rank, text_column
 from k2ktui.present.formatting import ASCII, UNICODE, WORDS, Cell, duration, seconds, share
 from k2ktui.present.groups import outcome_text, row_columns, summary_columns
 from k2ktui.present.journal import entry_columns, entry_row_columns
@@ -72,6 +72,13 @@ def test_text_has_the_words_of_the_screen_without_its_signs() -> None:
         assert [column.cell(group_row).text for column in views.group_columns()] == [
             cells[column.id] for column in views.group_columns()
         ]
+
+
+def test_a_rank_of_a_column_that_is_not_there_is_a_fault() -> None:
+    columns: list[Column[str]] = [text_column("a", str), text_column("b", str)]
+    assert [(column.id, column.rank) for column in rank(columns, {"b": 2})] == [("b", 2)]
+    with pytest.raises(KeyError):
+        rank(columns, {"c": 0})
 
 
 def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
@@ -25,7 +24,6 @@ from k2ktui.sync.operations import JournalEntry
 from tests.console import test_acting_pictures as acting
 from tests.console import test_comparison as comparison
 from tests.console import test_parity as parity
-from tests.console import test_preview as preview
 from tests.console.test_journal import CUT, FIRST, PARTLY, UNDO, found
 from tests.support.commands.transcript import Is
 from tests.support.console.transcript import Scene, Walk, pipeline_session
@@ -451,18 +449,6 @@ async def no_journal(walk: Walk) -> None:
     await walk.shows("undo", "U")
 
 
-# Preview of a transform
-
-
-async def previews(walk: Walk) -> None:
-    await walk.press("2")
-    await on(PreviewScreen("payments", preview.FOUND), walk)
-    await walk.shows("masked")
-    await walk.shows("contents, of which no picture is taken", "m", "ctrl+s")
-    await walk.shows("the next record", "down")
-    await walk.shows("another", "down")
-
-
 def pipeline(made: Any = usual, **options: Any) -> Any:
     return lambda: pipeline_session(made(), **options)
 
@@ -584,5 +570,4 @@ SCENES: dict[str, list[Scene]] = {
         ),
         Scene("nothing was applied", no_journal, pipeline()),
     ],
-    "preview": [Scene("of a topic", previews, pipeline(flow=preview.FLOW))],
 }

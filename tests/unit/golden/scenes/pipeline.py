@@ -121,7 +121,7 @@ async def moved_topic(walk: Walk) -> None:
 
 async def refused_on_replication(walk: Walk) -> None:
     await walk.shows("opened", "2")
-    await walk.shows("every change is refused", "h", "N", "c", "d", "x")
+    await walk.shows("every change is refused", "h", "N", "c", "d")
 
 
 # Groups
@@ -192,7 +192,7 @@ MIRROR = MirrorFlow(PipelineConfig.model_construct(name="A->B"), None)  # type: 
 
 async def mirror(walk: Walk) -> None:
     await walk.shows("MirrorMaker 2 copies")
-    await walk.shows("replication, and what is refused", "2", "h", "N", "c", "d", "x")
+    await walk.shows("replication, and what is refused", "2", "h", "N", "c", "d")
     await walk.shows("groups", "3")
     await walk.shows("translate", "4")
     await walk.shows("a job is refused", "5", "J")
