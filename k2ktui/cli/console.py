@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.console.session import Options, Session
+    from k2ktui.console.session import LeaveChoice, Options, Session
     from k2ktui.fleet.files import PipelineFile
     from k2ktui.mm2.mirror_flow import MirrorFlow
     from k2ktui.sync.flow import Flow
@@ -92,18 +92,41 @@ def run(given: ConsoleArguments) -> int:
         raise ConfigError("--record and --replay cannot be combined")
     if given.replay and given.mirrormaker:
         raise ConfigError("--replay and --mirrormaker cannot be combined")
-    from k2ktui.console import terminal
-
-    terminal.check()
-    given = replace(given, theme=terminal.prepare(given.theme))
     if directory:
-        return _run_fleet(given, Path(directory))
-    session = _session(given)
+        return _run_fleet(_prepare(given), Path(directory))
+    open_pipeline(given)
+    return ExitCode.OK
+
+
+def open_pipeline(
+    given: ConsoleArguments,
+    choices: Sequence[LeaveChoice] = (),
+    watchdog: Callable[[], str] | None = None,
+) -> int:
+    """Open the console on one pipeline, or on a recording, until the operator leaves it.
+
+    Args:
+        given: the options; without a directory.
+        choices: ways to leave it.
+        watchdog: describes a failure of what the pipeline depends on, "" if there is none.
+
+    Returns:
+        The number of the signal that ended it, or the result of the operator's choice.
+    """
+    session = _session(_prepare(given))
+    session.leave_choices = tuple(choices)
+    session.watchdog = watchdog or session.watchdog
     # Deferred: no other command needs Textual, and the clusters answer while it is imported.
     from k2ktui.console.app import open_console
 
-    open_console(session)
-    return ExitCode.OK
+    return open_console(session)
+
+
+def _prepare(given: ConsoleArguments) -> ConsoleArguments:
+    from k2ktui.console import terminal
+
+    terminal.check()
+    return replace(given, theme=terminal.prepare(given.theme))
 
 
 def _options(given: ConsoleArguments) -> Options:
@@ -132,7 +155,7 @@ def _session(given: ConsoleArguments) -> Session:
     recorder = Recorder(Path(given.record)) if given.record else None
     feed = open_poller(flow, given.interval, load_compared(given.mirrormaker, flow))
     feed.begin()
-    from k2ktui.demo.console import steps_beside, watchdog_beside
+    from k2ktui.demo.running import steps_beside, watchdog_beside
 
     return Session(
         feed,

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
+from k2ktui.cli.console import ConsoleArguments, open_pipeline
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.notes import StatusLine
-from k2ktui.demo.app import DemoOptions, Tour, act, end, fetch_jars, run
-from k2ktui.demo.running import DemoAction
+from k2ktui.demo.app import Demo, DemoOptions, Tour, end, fetch_jars
+from k2ktui.demo.running import DemoAction, request
+from k2ktui.demo.screen import Screen
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.progress import ProgressTexts
+
+_DETACHED = (
+    "the demo keeps running for up to an hour without a console. k2ktui demo opens the console "
+    "again, k2ktui demo --stop ends it."
+)
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
 @options.flag("--fresh", "Delete the data of earlier demos first.")
 @options.flag("--keep", "Keep the data for the next demo to continue.")
-@options.flag("--headless", "Show a live table instead of the console.")
+@options.flag("--headless", "Print what k2ktui watch prints instead of the console.")
 @options.flag("--stop", "Stop the running demo.")
 @options.flag(
     "--jars", "Download the jars of Kafka and MirrorMaker 2, and print their folder; start nothing."
@@ -64,14 +74,14 @@ from k2ktui.progress import ProgressTexts
 def demo(stop: bool, jars: bool, action: str | None, drill: str | None, **chosen: Any) -> int:
     """Start, resume or stop the demo, act on it or fetch its jars; return the exit code."""
     if stop:
-        return end()
+        return end(Screen())
     if jars:
         with StatusLine() as line:
             folder = fetch_jars(ProgressTexts(line.show))
         click.echo(folder)
         return ExitCode.OK
     if action:
-        click.echo(act(DemoAction(action)))
+        click.echo(request(DemoAction(action)))
         return ExitCode.OK
     if drill and any(map(chosen.get, ("fresh", "keep", "with_mirrormaker", "with_schemas"))):
         raise ConfigError(
@@ -85,4 +95,21 @@ def demo(stop: bool, jars: bool, action: str | None, drill: str | None, **chosen
             unchanged="Nothing was started.",
             hint="Add --drill, or leave out --pause.",
         )
-    return run(DemoOptions(drill=Tour(drill) if drill else None, **chosen))
+    with StatusLine() as line:
+        demo_options = DemoOptions(drill=Tour(drill) if drill else None, **chosen)
+        return Demo(demo_options, Screen(line.show), open_console).run()
+
+
+def open_console(config: Path, compare: Path | None, watchdog: Callable[[], str]) -> int:
+    """Open the console on the demo's pipeline; see :data:`k2ktui.demo.app.OpenConsole`."""
+    from k2ktui.console import terminal
+    from k2ktui.console.session import LeaveChoice
+
+    choices = (
+        LeaveChoice("e", "End", "the pipeline and both clusters are stopped.", 0),
+        LeaveChoice("d", "Detach", _DETACHED, int(signal.SIGHUP)),
+    )
+    mirrormaker = str(compare) if compare else None
+    given = ConsoleArguments(files=(str(config),), mirrormaker=mirrormaker)
+    number = open_pipeline(given, choices, watchdog)
+    return int(signal.SIGHUP) if terminal.is_gone() else number

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from k2ktui.demo import clients
 from k2ktui.demo.screen import Screen
@@ -26,6 +28,8 @@ from k2ktui.runtime.java import find_java
 from k2ktui.runtime.paths import write_atomically
 from k2ktui.runtime.program_archive import unpack_program
 from k2ktui.runtime.registry_node import APICURIO, MINIMUM_JAVA, RegistryNode
+
+T = TypeVar("T")
 
 MIRROR_FILE = "mm2.properties"
 SOURCE, TARGET = "mirror", "target"
@@ -70,54 +74,39 @@ def mirrormaker_jars(progress: Progress | None = None) -> artifacts.Classpath:
     return artifacts.classpath(*wanted, progress=progress)
 
 
-def write_properties(path: Path, source: str, target: str) -> Path:
-    """Write ``mm2.properties`` for a flow between two bootstrap addresses."""
-    text = _PROPERTIES.format(
-        path=path,
-        source_alias=SOURCE,
-        target_alias=TARGET,
-        source=source,
-        target=target,
-        topics=",".join(topic.name for topic in TOPICS),
-    )
-    write_atomically(path, text.encode())
-    return path
-
-
-class MirrorMakerProcess:
-    """A running MirrorMaker 2, a child process that cannot outlive this one.
-
-    Args:
-        file: its ``mm2.properties``; its output goes to ``mm2.log`` in the same directory.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self.log_path = file.with_suffix(".log")
-        java = str(find_java().executable)
-        command = [java, *_JVM, "-cp", mirrormaker_jars().argument, _MAIN, str(file)]
-        self._child = child_process.spawn(command, log_path=self.log_path, grace=_GRACE_SECONDS)
-
-    def fault(self) -> str:
-        """Return why it ended on its own; empty while it runs."""
-        code = self._child.poll()
-        return "" if code is None else f"MirrorMaker 2 ended with {code}, see {self.log_path}"
-
-    def stop(self, timeout: float) -> None:
-        """Stop it within ``timeout`` seconds."""
-        self._child.stop(timeout)
-
-
 def start_peer(
     file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
-) -> MirrorMakerProcess:
-    """Start MirrorMaker 2 beside the pipeline."""
+) -> Callable[[], str]:
+    """Start MirrorMaker 2 beside the pipeline; it cannot outlive this process.
+
+    Args:
+        file: its ``mm2.properties``, which is written; its output goes to ``mm2.log`` beside it.
+        addresses: of both clusters.
+        screen: where it is announced.
+        stack: stops it.
+
+    Returns:
+        What says why it ended on its own, "" while it runs.
+    """
     with screen.busy("Looking for MirrorMaker 2") as step:
-        mirrormaker_jars(step)
-    peer = MirrorMakerProcess(write_properties(file, *addresses))
-    stack.callback(peer.stop, _STOP_SECONDS)
+        jars = mirrormaker_jars(step)
+    topics = ",".join(topic.name for topic in TOPICS)
+    aliases = {"source_alias": SOURCE, "target_alias": TARGET}
+    where = {"source": addresses[0], "target": addresses[1]}
+    text = _PROPERTIES.format(path=file, topics=topics, **aliases, **where)
+    write_atomically(file, text.encode())
+    log = file.with_suffix(".log")
+    command = [str(find_java().executable), *_JVM, "-cp", jars.argument, _MAIN, str(file)]
+    child = child_process.spawn(command, log_path=log, grace=_GRACE_SECONDS)
+    stack.callback(child.stop, _STOP_SECONDS)
     screen.say(f"MirrorMaker 2 copies the same topics to {SOURCE}.*: {file}")
     screen.say(f"MirrorMaker 2 alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
-    return peer
+
+    def fault() -> str:
+        code = child.poll()
+        return "" if code is None else f"MirrorMaker 2 ended with {code}, see {log}"
+
+    return fault
 
 
 def require_schema_packages() -> None:
@@ -129,46 +118,6 @@ def require_schema_packages() -> None:
     """
     RegistryClient(RegistrySettings("source", ("http://127.0.0.1",))).close()
     find_java(MINIMUM_JAVA)
-
-
-class DemoRegistries:
-    """A schema registry for each cluster.
-
-    Args:
-        data: the demo's directory; what an earlier demo kept there is continued.
-    """
-
-    def __init__(self, data: Path) -> None:
-        self._nodes = [
-            RegistryNode(name, data / f"{name}-registry") for name in ("source", "target")
-        ]
-
-    @property
-    def urls(self) -> tuple[str, str]:
-        """Their addresses."""
-        return self._nodes[0].url, self._nodes[1].url
-
-    def start(self, progress: Progress) -> None:
-        """Start both; raises as :meth:`RegistryNode.start`."""
-        unpack_program(APICURIO, progress)
-        with ThreadPoolExecutor(len(self._nodes)) as pool:
-            list(pool.map(RegistryNode.start, self._nodes))
-
-    def close(self) -> None:
-        """Stop both."""
-        with ThreadPoolExecutor(len(self._nodes)) as pool:
-            list(pool.map(RegistryNode.close, self._nodes))
-
-    def register(self) -> int:
-        """Register the schema on the source, after others, and return its id.
-
-        The target's registry gets it from the pipeline, as its first one.
-        """
-        with RegistryClient(RegistrySettings("source", self.urls[:1])) as client:
-            for number in range(_ONLY_ON_SOURCE):
-                other = {"type": "fixed", "name": "Other", "size": number + 1}
-                client.register(f"other-{number}", Schema(AVRO, json.dumps(other)))
-            return client.register(f"{SCHEMA_TOPIC}-value", Schema(AVRO, json.dumps(_SCHEMA)))
 
 
 _SCHEMA = {
@@ -208,29 +157,41 @@ def _long(value: int) -> bytes:
     return bytes((*groups, value))
 
 
-def note_missing_schemas(config: Path, screen: Screen) -> None:
-    """Tell the user of a running demo that it has no registries, if so."""
-    if SCHEMA_TOPIC not in config.read_text():
-        screen.say(
-            "The running demo has no schema registries. Start over with them: "
-            "k2ktui demo --fresh --with-schemas."
-        )
+def start_registries(data: Path, screen: Screen, stack: contextlib.ExitStack) -> tuple[str, str]:
+    """Start a schema registry for each cluster until the end of ``stack``; return their addresses.
 
+    What an earlier demo kept in ``data`` is continued.
 
-def start_registries(data: Path, screen: Screen, stack: contextlib.ExitStack) -> DemoRegistries:
-    """Start both registries until the end of ``stack``; raises as :meth:`DemoRegistries.start`."""
-    registries = DemoRegistries(data)
+    Raises:
+        ConnectionFailed, Refused, TimedOut: as :meth:`RegistryNode.start`.
+    """
+    nodes = [RegistryNode(name, data / f"{name}-registry") for name in ("source", "target")]
     with screen.busy("Looking for the schema registry") as step:
-        stack.callback(registries.close)
-        registries.start(step)
-    return registries
+        unpack_program(APICURIO, step)
+        stack.callback(run_on_each, nodes, RegistryNode.close)
+        run_on_each(nodes, RegistryNode.start)
+    return nodes[0].url, nodes[1].url
+
+
+def run_on_each(servers: Sequence[T], work: Callable[[T], object]) -> None:
+    """Do the same with several servers at once."""
+    with ThreadPoolExecutor(len(servers)) as pool:
+        list(pool.map(work, servers))
 
 
 def write_schema_topic(
-    data: Path, addresses: tuple[str, str], registries: DemoRegistries, screen: Screen
-) -> DemoTopic:
-    """Register the schema, and write the topic's older records unless an earlier demo did."""
-    schema_id = registries.register()
+    data: Path, addresses: tuple[str, str], registries: tuple[str, str], screen: Screen
+) -> None:
+    """Register the schema, and write the topic's older records unless an earlier demo did.
+
+    It is registered on the source, after others; the target's registry gets it from the pipeline,
+    as its first one.
+    """
+    with RegistryClient(RegistrySettings("source", registries[:1])) as client:
+        for number in range(_ONLY_ON_SOURCE):
+            other = {"type": "fixed", "name": "Other", "size": number + 1}
+            client.register(f"other-{number}", Schema(AVRO, json.dumps(other)))
+        schema_id = client.register(f"{SCHEMA_TOPIC}-value", Schema(AVRO, json.dumps(_SCHEMA)))
     topic = schema_topic(schema_id)
     done = data / "complete-schemas"
     if not done.exists():
@@ -239,6 +200,5 @@ def write_schema_topic(
         done.touch()
     screen.say(
         f"{topic.name}: its schema has the id {schema_id} on the source; the pipeline registers it "
-        f"on the target, and rewrites the ids ({registries.urls[1]})"
+        f"on the target, and rewrites the ids ({registries[1]})"
     )
-    return topic

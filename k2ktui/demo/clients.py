@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -16,17 +17,22 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from k2ktui.demo.topics import TOPICS, DemoTopic
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.demo.topics import TOPICS, DemoRecord, DemoTopic
+from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.client_errors import NO_COORDINATOR_KNOWN
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, LEADER_MOVED
+
+if TYPE_CHECKING:
+    from k2ktui.kafka.clients import Cluster
 
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 30.0
 RETRY_SECONDS = 2.0
+_END_SECONDS = 2.0
+_POLL_SECONDS = 0.1
 _PASSING = {*COORDINATOR_RETRIABLE, *LEADER_MOVED, NO_COORDINATOR_KNOWN}
 
 Where = tuple[str, int]
@@ -34,7 +40,7 @@ Where = tuple[str, int]
 
 def settings(bootstrap: str, **more: object) -> dict[str, Any]:
     """Return librdkafka properties; ``_`` in a keyword name stands for ``.``."""
-    # No librdkafka logs: a line on standard error would garble the live table.
+    # No librdkafka logs: a line on standard error would garble the console.
     base: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
     return base | {name.replace("_", "."): value for name, value in more.items()}
 
@@ -42,17 +48,6 @@ def settings(bootstrap: str, **more: object) -> dict[str, Any]:
 def admin(bootstrap: str) -> AdminClient:
     """Return an admin client; keep a reference until its futures are done."""
     return AdminClient(settings(bootstrap))
-
-
-def producer(bootstrap: str, **more: object) -> Producer:
-    """Return an idempotent producer, or a transactional one when given ``transactional_id``."""
-    if "transactional_id" in more:
-        # A transaction that is open when its cluster is killed ends soon after its return.
-        more = {"transaction_timeout_ms": 10_000, **more}
-    made = Producer(settings(bootstrap, enable_idempotence=True, linger_ms=20, **more))
-    if "transactional_id" in more:
-        made.init_transactions(TIMEOUT_SECONDS)
-    return made
 
 
 def consumer(bootstrap: str, group: str, **more: object) -> Consumer:
@@ -70,30 +65,83 @@ def consumer(bootstrap: str, group: str, **more: object) -> Consumer:
     )
 
 
-class Delivery:
-    """Delivery reports of one producer: the number of records, and the first error."""
+class Writer:
+    """Writes the records of a topic, in transactions if it has them.
 
-    def __init__(self) -> None:
-        self.delivered = 0
-        self.error: KafkaError | None = None
-
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.delivered += 1
-        else:
-            self.error = self.error or error
-
-
-def flush(made: Producer, delivery: Delivery, what: str) -> None:
-    """Wait until everything produced is acknowledged.
-
-    Raises:
-        ConnectionFailed: not all records were acknowledged within 30 s.
+    Args:
+        bootstrap: the cluster.
+        topic: the topic.
+        name: what the transactional id begins with.
+        is_ended: ends the wait for a full queue, without the record: a cluster that is down empties
+            none.
     """
-    left = made.flush(TIMEOUT_SECONDS)
-    if left or delivery.error:
-        reason = delivery.error.str() if delivery.error else f"{left} records unacknowledged"
-        raise ConnectionFailed(f"The demo could not write {what}: {reason}.")
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: DemoTopic,
+        name: str,
+        is_ended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._topic, self._is_ended = topic, is_ended
+        self._error: KafkaError | None = None
+        more: dict[str, object] = {}
+        if topic.transactional:
+            # One that is open when its cluster is killed ends soon after its return.
+            more = {"transactional_id": f"{name}-{topic.name}", "transaction_timeout_ms": 10_000}
+        more |= {"enable_idempotence": True, "linger_ms": 20, "compression_type": topic.compression}
+        self._producer = Producer(settings(bootstrap, **more))
+        if topic.transactional:
+            self._producer.init_transactions(TIMEOUT_SECONDS)
+
+    @contextlib.contextmanager
+    def transaction(self, *, aborts: bool) -> Iterator[None]:
+        """Write what a block writes in a transaction, if the topic has them; abort or commit it."""
+        if not self._topic.transactional:
+            yield
+            return
+        self._producer.begin_transaction()
+        yield
+        if self._is_ended():
+            self._producer.abort_transaction(_END_SECONDS)
+        elif aborts:
+            # Flush first, so that the aborted records are in the log.
+            self._producer.flush(TIMEOUT_SECONDS)
+            self._producer.abort_transaction(TIMEOUT_SECONDS)
+        else:
+            self._producer.commit_transaction(TIMEOUT_SECONDS)
+
+    def write(self, record: DemoRecord, partition: int) -> None:
+        """Produce a record; -1 leaves the partition to the key's hash."""
+        while not self._is_ended():
+            try:
+                self._producer.produce(
+                    self._topic.name,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=partition,
+                    on_delivery=self._note,
+                )
+            except BufferError:
+                self._producer.poll(_POLL_SECONDS)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        self._error = self._error or error
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged, after the end at most two seconds.
+
+        Raises:
+            ConnectionFailed: not all records were acknowledged within 30 s.
+        """
+        left = self._producer.flush(_END_SECONDS if self._is_ended() else TIMEOUT_SECONDS)
+        if (left or self._error) and not self._is_ended():
+            reason = self._error.str() if self._error else f"{left} records unacknowledged"
+            raise ConnectionFailed(f"The demo could not write {self._topic.name}: {reason}.")
 
 
 def client_error(error: KafkaException, what: str) -> ConnectionFailed:
@@ -134,8 +182,7 @@ def create_topics(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS
         topics: which topics.
 
     Raises:
-        ConnectionFailed: a cluster rejected a request.
-        TimedOut: a topic was not created in time.
+        K2kError: a cluster rejected a request, or did not answer.
     """
     _create(source, topics)
     prior = [topic for topic in topics if topic.prior]
@@ -144,18 +191,22 @@ def create_topics(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS
 
 
 def _create(bootstrap: str, topics: Sequence[DemoTopic]) -> None:
-    made = admin(bootstrap)
-    wanted = [NewTopic(t.name, t.partitions, 1, config=dict(t.config)) for t in topics]
-    for name, future in made.create_topics(wanted).items():
-        try:
-            future.result(TIMEOUT_SECONDS)
-        except KafkaException as error:
-            raise client_error(error, f"create the topic {name}") from error
-        except TimeoutError as error:
-            raise TimedOut(
-                f"The demo's topic {name} was not created within {TIMEOUT_SECONDS:g} s.",
-                hint="Try again later: this machine is overloaded.",
-            ) from error
+    from k2ktui.kafka.admin.topics import TopicSpec, create_topics
+
+    specs = [TopicSpec(topic.name, topic.partitions, 1, topic.config) for topic in topics]
+    for error in create_topics(cluster(bootstrap), specs).values():
+        if error is not None:
+            raise error
+
+
+def cluster(bootstrap: str) -> Cluster:
+    """Return a cluster as k2ktui's own administration takes it."""
+    # Imported here, as above: not needed in the demo's first seconds.
+    from k2ktui.config.clusters import ClusterConfig, KafkaClients
+    from k2ktui.kafka.clients import Cluster
+
+    common = {"bootstrap.servers": bootstrap}
+    return Cluster(ClusterConfig(kafka=KafkaClients(common=common)), "demo's")
 
 
 def last_stable_offsets(bootstrap: str, partitions: Collection[Where]) -> dict[Where, int]:

@@ -1,33 +1,46 @@
 """The demo's pipeline: an ordinary pipeline file, and the job that runs it.
 
-As a program (``python -m``), this module is the guard process: it ends the demo's jobs when the
-demo ends, however it ends. These are all whose pipeline file is beside the demo's: also the reverse
-pipeline's, which a user starts to go back after a failover. The guard runs under a supervisor
-(``runtime/child_process.py``), which signals it when the demo ends, even if the demo was killed. A
-job must not outlive its clusters, whichever console last started it.
+A guard process ends the demo's jobs when the demo ends, however it ends. These are all whose
+pipeline file is beside the demo's: also the reverse pipeline's, which a user starts to go back
+after a failover. The guard runs under a supervisor (``runtime/child_process.py``), which signals it
+when the demo ends, even if the demo was killed. A job must not outlive its clusters, whichever
+console last started it.
 """
 
 from __future__ import annotations
 
-import importlib
+import queue
 import signal
 import sys
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from k2ktui.config.load import load
 from k2ktui.demo.topics import SCHEMA_TOPIC, TOPICS
+from k2ktui.engine.access import access
 from k2ktui.errors import K2kError
+from k2ktui.jobs import manager
+from k2ktui.jobs.local_jobs import Job, JobState, list_jobs, read_job
 from k2ktui.runtime import child_process
 from k2ktui.runtime.paths import write_atomically
 
 if TYPE_CHECKING:
-    from k2ktui.jobs.local_jobs import Job
+    from k2ktui.watch.model import View
 
 NAME = "demo"
+_LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 12.0
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# A signal that comes while its modules are loaded must not end it.
+_GUARD = """
+import pathlib, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+from k2ktui.demo.pipeline import guard
+guard(pathlib.Path(sys.argv[1]))
+"""
 # Together they are less than the grace: afterwards the supervisor kills the guard.
 _STOP_SECONDS, _KILL_SECONDS = 7.0, 2.0
 
@@ -82,29 +95,18 @@ def write_yaml(
     ``registries``, the topic of Avro records is copied too, and its schema ids are mapped.
     """
     names = [topic.name for topic in TOPICS]
-    of_source = of_target = mapping = feature = ""
+    blocks = dict.fromkeys(("feature", "mapping", "source_registry", "target_registry"), "")
     if registries is not None:
         names.append(SCHEMA_TOPIC)
-        feature = "  schemaMapping: enabled\n"
-        of_source, of_target = map(_registry_yaml, registries)
-        mapping = _MAPPING_YAML
-    text = _YAML.format(
-        path=path,
-        name=NAME,
-        source=source,
-        target=target,
-        topics=", ".join(names),
-        feature=feature,
-        mapping=mapping,
-        source_registry=of_source,
-        target_registry=of_target,
-    )
+        blocks = {"feature": "  schemaMapping: enabled\n", "mapping": _MAPPING_YAML}
+        for side, url in zip(("source", "target"), registries, strict=True):
+            registry = f'  registry:\n    config: {{schema.registry.url: "{url}"}}\n'
+            blocks[f"{side}_registry"] = registry
+    topics = ", ".join(names)
+    addresses = {"source": source, "target": target}
+    text = _YAML.format(path=path, name=NAME, topics=topics, **addresses, **blocks)
     write_atomically(path, text.encode())
     return text
-
-
-def _registry_yaml(url: str) -> str:
-    return f'  registry:\n    config: {{schema.registry.url: "{url}"}}\n'
 
 
 class DemoPipeline:
@@ -122,47 +124,28 @@ class DemoPipeline:
     """
 
     def __init__(self, config: Path, guard_log: Path | None = None) -> None:
-        # Imported here: they load the replication engine, not needed in the demo's first seconds.
-        from k2ktui.config.load import load
-        from k2ktui.engine.access import access
-        from k2ktui.jobs import manager
-        from k2ktui.jobs.job_directory import job_directory
-
-        loaded = load([config]).config
         self._guard: child_process.ChildProcess | None = None
         if guard_log is not None:
-            module = ["-P", "-m", "k2ktui.demo.pipeline"]
-            command = [sys.executable, *module, str(config.absolute())]
+            command = [sys.executable, "-P", "-c", _GUARD, str(config.absolute().parent)]
             self._guard = child_process.spawn(command, log_path=guard_log, grace=_GRACE_SECONDS)
-        self._place = job_directory(loaded)
-        manager.start_job(loaded, [str(config)], access())
+        self._job = manager.start_job(load([config]).config, [str(config)], access())
 
     @property
     def log_path(self) -> Path:
         """The job's log."""
-        return self._place.log
+        return self._job.place.log
 
     def fault(self) -> str:
         """Return why it ended on its own; empty while it runs or if it was stopped on purpose."""
-        from k2ktui.jobs.local_jobs import JobState, read_job
-
-        record = self._place.read()
-        if record is not None and record.identity.alive:
-            return ""  # a cheap answer: this is called every second
-        job = read_job(self._place)
+        job = read_job(self._job.place)
         if job is None or job.state not in (JobState.FAILED, JobState.DIED):
             return ""
-        return job.why or f"exit code {job.code}"
+        return f"the pipeline ended unexpectedly: {job.why or f'exit code {job.code}'}"
 
     def pause(self) -> None:
         """Stop the job, as ``k2ktui jobs stop`` does; it can be started again."""
-        from k2ktui.engine.access import access
-        from k2ktui.jobs.local_jobs import read_job
-        from k2ktui.jobs.manager import stop_job
-
-        job = read_job(self._place)
-        if job is not None and job.alive:
-            stop_job(job, access())
+        # Others may have started it again.
+        manager.stop_job(read_job(self._job.place) or self._job, access())
 
     def stop(self) -> None:
         """Stop the jobs that its guard process ends, and remove their records."""
@@ -170,32 +153,61 @@ class DemoPipeline:
             self._guard.stop(_GRACE_SECONDS)
 
 
-def ended_unexpectedly(fault: str, again: str = "Start over with: k2ktui demo --fresh") -> K2kError:
-    """Return the error of a demo whose pipeline ended on its own.
+def views(
+    config: Path,
+    compare: Path | None,
+    fault: Callable[[], str],
+    interval: float,
+    again: str = "Start over with: k2ktui demo --fresh",
+) -> Generator[View | None, None, None]:
+    """Yield views of the pipeline as they are made, and None in each second without one.
+
+    A view of clusters that were not read yet is left out.
 
     Args:
-        fault: why.
-        again: the hint.
+        config: the pipeline's file.
+        compare: properties file of the MirrorMaker 2 beside it, if there is one.
+        fault: why the pipeline has ended on its own, "" if it has not.
+        interval: seconds between polls.
+        again: how to start over.
+
+    Raises:
+        K2kError: the pipeline has ended on its own.
     """
-    return K2kError(
-        f"The pipeline ended unexpectedly: {fault}",
-        unchanged="The clusters were stopped too; their data and logs are kept.",
-        hint=again,
-    )
+    # Imported here: the guard process does without.
+    from k2ktui.mm2.mirror_flow import load_mirror
+    from k2ktui.sync.flow import PipelineFlow
+    from k2ktui.watch import poller
+    from k2ktui.watch.model import PartName
+
+    mirror = load_mirror(str(compare))[0] if compare else None
+    feed = poller.open_poller(PipelineFlow(load([config]).config), interval, mirror)
+    seen: queue.SimpleQueue[View] = queue.SimpleQueue()
+    feed.start(seen.put)
+    try:
+        while True:
+            if why := fault():
+                raise K2kError(
+                    f"{why[0].upper()}{why[1:]}",
+                    unchanged="The clusters were stopped too; their data and logs are kept.",
+                    hint=again,
+                )
+            try:
+                view = seen.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                yield None
+                continue
+            sides = view.part(PartName.SOURCE), view.part(PartName.TARGET)
+            if any(side.error for side in sides) or all(side.taken_at for side in sides):
+                yield view
+    finally:
+        feed.close()
 
 
-def guard(config: Path) -> None:
-    """Wait for a signal, then end the jobs of the pipelines of a directory, and forget them.
-
-    Args:
-        config: a pipeline file in that directory.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    # Import before the signal: afterwards time is short, and the files may be gone.
-    importlib.import_module("k2ktui.jobs.manager")
-
+def guard(directory: Path) -> None:
+    """Wait for a signal, which this process blocks, then end the jobs of a directory."""
     signal.sigwait(_ENDING)
-    end_jobs(config.parent)
+    end_jobs(directory)
 
 
 def end_jobs(directory: Path) -> None:
@@ -204,29 +216,21 @@ def end_jobs(directory: Path) -> None:
     A tour may just start one: jobs are listed again until none runs. Those that are left after
     seven seconds are killed. The bound is that of the supervisor, which kills the guard.
     """
-    from k2ktui.engine.access import access
-    from k2ktui.jobs.local_jobs import list_jobs
-    from k2ktui.jobs.manager import StopMode, forget_job, stop_job
-
-    allowed, until = access(), monotonic() + _STOP_SECONDS
+    until = monotonic() + _STOP_SECONDS
 
     def end(job: Job) -> None:
         left = max(0.0, until - monotonic())
-        if job.alive and stop_job(job, allowed, timeout=left).alive:
-            stop_job(job, allowed, StopMode.KILL, _KILL_SECONDS)
-        forget_job(job)
+        if job.alive and manager.stop_job(job, access(), timeout=left).alive:
+            manager.stop_job(job, access(), manager.StopMode.KILL, _KILL_SECONDS)
+        manager.forget_job(job)
 
     runs = True
     while runs:
-        own = [job for job in list_jobs() if directory in _directories(job)]
+        own = [job for job in list_jobs() if directory in map(_directory, job.record.files)]
         runs = any(job.alive for job in own)
         with ThreadPoolExecutor(max(1, len(own))) as pool:
             list(pool.map(end, own))
 
 
-def _directories(job: Job) -> set[Path]:
-    return {Path(file).parent for file in job.record.files}
-
-
-if __name__ == "__main__":
-    guard(Path(sys.argv[1]))
+def _directory(file: str) -> Path:
+    return Path(file).parent

@@ -14,12 +14,14 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -28,25 +30,35 @@ from k2ktui.console import terminal
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.faults import fault
-from k2ktui.jobs.process import ProcessIdentity, this_process
-from k2ktui.runtime.paths import write_atomically
+from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
+from k2ktui.jobs.process import this_process
+from k2ktui.runtime.paths import state_dir, state_path, unwritable_state, write_atomically
 from k2ktui.text import counted
 
 if TYPE_CHECKING:
+    from k2ktui.console.session import DemoStep
     from k2ktui.demo.applications import Applications
     from k2ktui.runtime.node import KafkaNode
 
 STAY_S = 3600.0
-_FILE = "demo.json"
+_WAITING, _REQUESTS = "waiting", "requests"
 _TICK_S = 0.5
 _END_S = 60.0
-_DIRECTORY = "requests"
 _REQUEST, _ANSWER = ".request", ".answer"
 _LOOK_S = 0.2
 # A cluster that starts may take a minute.
 _ANSWER_S = 120.0
 _STOP_S = 1.0
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def demo_place() -> JobDirectory:
+    """Return the directory of this user's demo, which may not exist.
+
+    It has the record and the lock of a job, which the demo is not: ``k2ktui jobs`` knows its
+    pipelines.
+    """
+    return JobDirectory(state_path("demo"))
 
 
 class DemoEnded(BaseException):
@@ -63,22 +75,20 @@ class DemoEnded(BaseException):
         self.number = number
 
     def __str__(self) -> str:
-        return {
-            signal.SIGINT: "Ctrl-C",
-            signal.SIGHUP: "the closed terminal",
-        }.get(signal.Signals(self.number), signal.Signals(self.number).name)
+        number = signal.Signals(self.number)
+        words = {signal.SIGINT: "Ctrl-C", signal.SIGHUP: "the closed terminal"}
+        return words.get(number, number.name)
 
 
 @contextlib.contextmanager
-def ending_signals() -> Iterator[None]:
+def ending_signals() -> Iterator[Callable[[], None]]:
     """Within the context, the first such signal raises :class:`DemoEnded`; a later SIGINT exits.
 
-    An immediate exit leaves no process behind either: the supervisors notice it.
+    An immediate exit leaves no process behind either: the supervisors notice it. Yields what says
+    that the demo ends: from then on, the first signal does not raise.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
-        return
     seen: list[int] = []
+    ends = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if seen:
@@ -88,96 +98,91 @@ def ending_signals() -> Iterator[None]:
                 os._exit(130)
             return
         seen.append(number)
-        raise DemoEnded(number)
+        if not ends.is_set():
+            raise DemoEnded(number)
 
     before = {number: signal.signal(number, handle) for number in _NUMBERS}
     try:
-        yield
+        yield ends.set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A running demo.
-
-    Attributes:
-        identity: its process.
-        config: the pipeline's file.
-        waiting: whether its terminal was closed.
-        compare: the properties file of its MirrorMaker 2; None if there is none.
-    """
-
-    identity: ProcessIdentity
-    config: Path
-    waiting: bool
-    compare: Path | None = None
-
-
 @contextlib.contextmanager
-def announce(home: Path, config: Path, compare: Path | None = None) -> Iterator[None]:
-    """Within the context, make this demo discoverable by :func:`host`."""
-    _write(home, config, compare, waiting=False)
+def announce(config: Path) -> Iterator[None]:
+    """Within the context, make this demo discoverable by :func:`find_demo`."""
+    # Imported here, as below: a command that only asks does without.
+    from k2ktui.config.load import load
+    from k2ktui.jobs.manager import new_record
+
+    place, me = demo_place(), this_process()
+    _forget()  # a demo that was killed
+    record = new_record(place, load([config]).config, (str(config),), "", telemetry=False)
+    record = replace(record, pid=me.pid, birth=me.birth, phase=Phase.RUNNING)
+    place.write(record)
     try:
         yield
     finally:
-        (home / _FILE).unlink(missing_ok=True)
+        with contextlib.suppress(Refused):  # a full disk must not keep anything running
+            place.write(replace(record, phase=Phase.ENDED, ended_at=time.time()))
+        _forget()
 
 
-def host(home: Path) -> Host | None:
-    """Return the demo that runs in a directory; None if there is none."""
-    try:
-        value = parse_object((home / _FILE).read_bytes())
-        identity = ProcessIdentity(int(value["pid"]), str(value["birth"]))
-        compare = Path(value["compare"]) if value.get("compare") else None
-        running_demo = Host(identity, Path(value["config"]), bool(value["waiting"]), compare)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return running_demo if running_demo.identity.alive else None
+def _forget() -> None:
+    """Remove the marks that a demo waits, and takes requests."""
+    directory = demo_place().directory
+    (directory / _WAITING).unlink(missing_ok=True)
+    shutil.rmtree(directory / _REQUESTS, ignore_errors=True)
 
 
-def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None = None) -> None:
+def find_demo() -> JobRecord | None:
+    """Return the record of the running demo; None if there is none, or it is ending."""
+    record = demo_place().read()
+    runs = record is not None and record.phase is Phase.RUNNING and record.identity.alive
+    return record if runs else None
+
+
+def is_waiting() -> bool:
+    """Return whether the running demo has no terminal."""
+    return (demo_place().directory / _WAITING).exists()
+
+
+def stay(seconds: float = STAY_S) -> None:
     """Wait without a terminal until a signal ends the demo or no user reconnects in time."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminal.forget()
-    _write(home, config, compare, waiting=True)
-    while time.time() - (home / _FILE).stat().st_mtime < seconds:
+    waiting = demo_place().directory / _WAITING
+    waiting.touch()
+    while time.time() - waiting.stat().st_mtime < seconds:
         time.sleep(_TICK_S)
 
 
-def keep_waiting(home: Path) -> None:
+def keep_waiting() -> None:
     """Restart the demo's waiting time: a console is open on it, or was closed just now."""
     with contextlib.suppress(FileNotFoundError):
-        os.utime(home / _FILE)
+        os.utime(demo_place().directory / _WAITING)
 
 
-def end(running_demo: Host) -> None:
-    """End a demo and wait until its process is gone.
+def end() -> bool:
+    """End the running demo and wait until its process is gone; return whether there was one.
+
+    One that is ending is only waited for.
 
     Raises:
         TimedOut: it still runs.
     """
-    running_demo.identity.signal(signal.SIGTERM)
+    record = demo_place().read()
+    if record is None or not record.identity.alive:
+        return False
+    if record.phase is Phase.RUNNING:
+        record.identity.signal(signal.SIGTERM)
     until = time.monotonic() + _END_S
-    while running_demo.identity.alive:
+    while record.identity.alive:
         if time.monotonic() > until:
-            raise TimedOut(
-                f"the demo, pid {running_demo.identity.pid}, has not stopped within {_END_S:g} s"
-            )
+            raise TimedOut(f"the demo, pid {record.pid}, has not stopped within {_END_S:g} s")
         time.sleep(_TICK_S)
-
-
-def _write(home: Path, config: Path, compare: Path | None, *, waiting: bool) -> None:
-    me = this_process()
-    value = {
-        "pid": me.pid,
-        "birth": me.birth,
-        "config": str(config),
-        "waiting": waiting,
-        "compare": str(compare) if compare else "",
-    }
-    write_atomically(home / _FILE, json.dumps(value).encode())
+    return True
 
 
 class DemoAction(StrEnum):
@@ -273,16 +278,13 @@ class DemoActions:
 
 
 @contextlib.contextmanager
-def answering(home: Path, perform: Callable[[DemoAction], str]) -> Iterator[None]:
+def answering(perform: Callable[[DemoAction], str]) -> Iterator[None]:
     """Within the context, perform what other processes request of this demo.
 
     Args:
-        home: the demo's directory.
         perform: performs an action, and returns its answer; may raise K2kError.
     """
-    directory = home / _DIRECTORY
-    directory.mkdir(mode=0o700, exist_ok=True)
-    _clear(directory)
+    directory = state_dir("demo", _REQUESTS)
     ended = threading.Event()
 
     def run() -> None:
@@ -297,19 +299,17 @@ def answering(home: Path, perform: Callable[[DemoAction], str]) -> Iterator[None
     finally:
         ended.set()
         thread.join(_STOP_S)
-        _clear(directory)
-        with contextlib.suppress(OSError):
-            directory.rmdir()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _answer(request: Path, perform: Callable[[DemoAction], str]) -> None:
     try:
-        value = parse_object(request.read_bytes())
+        action = request.read_text()
         request.unlink()
     except (OSError, ValueError):
         return  # withdrawn
     try:
-        answer = {"text": perform(DemoAction(str(value.get("action"))))}
+        answer = {"text": perform(DemoAction(action))}
     except K2kError as error:
         answer = {"error": error.message, "hint": error.hint}
     except Exception as error:  # a bug in one action must not end the others
@@ -318,21 +318,18 @@ def _answer(request: Path, perform: Callable[[DemoAction], str]) -> None:
         write_atomically(request.with_suffix(_ANSWER), json.dumps(answer).encode())
 
 
-def _clear(directory: Path) -> None:
-    for file in (*directory.glob(f"*{_REQUEST}"), *directory.glob(f"*{_ANSWER}")):
-        file.unlink(missing_ok=True)
+def request(action: DemoAction) -> str:
+    """Let the running demo perform an action, and return its answer: what runs then.
 
-
-def request(home: Path, action: DemoAction) -> str:
-    """Let the running demo perform an action, and return its answer.
+    Whoever stops waiting has withdrawn the request, unless it is being performed.
 
     Raises:
-        Refused: no demo runs, it ended, or it answers no requests.
+        Refused: no demo runs, it ended, or it takes no requests.
         TimedOut: there is no answer.
         K2kError: the action failed.
     """
-    directory = home / _DIRECTORY
-    if host(home) is None:
+    directory = demo_place().directory / _REQUESTS
+    if find_demo() is None:
         raise Refused("No demo is running.", hint="Start it with: k2ktui demo")
     if not directory.is_dir():
         raise Refused(
@@ -342,11 +339,14 @@ def request(home: Path, action: DemoAction) -> str:
         )
     asked = directory / f"{time.time_ns()}-{secrets.token_hex(4)}{_REQUEST}"
     answered = asked.with_suffix(_ANSWER)
-    write_atomically(asked, json.dumps({"action": action}).encode())
+    try:
+        write_atomically(asked, action.encode())
+    except OSError as error:
+        raise unwritable_state(asked, error) from error
     until = time.monotonic() + _ANSWER_S
     try:
         while not answered.exists():
-            if host(home) is None:
+            if find_demo() is None:
                 raise Refused("The demo has ended.", hint="Start it with: k2ktui demo")
             if time.monotonic() > until:
                 raise TimedOut(
@@ -355,10 +355,51 @@ def request(home: Path, action: DemoAction) -> str:
                     hint="See what runs: k2ktui demo --do show",
                 )
             time.sleep(_LOOK_S)
-        value = parse_object(answered.read_bytes())
+        answer = parse_object(answered.read_bytes())
     finally:
         asked.unlink(missing_ok=True)
         answered.unlink(missing_ok=True)
-    if "text" not in value:
-        raise K2kError(str(value.get("error")), hint=str(value.get("hint", "")))
-    return str(value["text"])
+    if "text" not in answer:
+        raise K2kError(str(answer.get("error")), hint=str(answer.get("hint", "")))
+    return str(answer["text"])
+
+
+def steps_beside(files: Sequence[str]) -> tuple[DemoStep, ...]:
+    """Return what screen 8 offers on one of these files, if it is beside that of the running demo.
+
+    What the steps do to the demo's applications and source is requested of it.
+    """
+    from k2ktui.console.session import DemoStep
+
+    if not _is_beside(files):
+        return ()
+    return tuple(
+        DemoStep(
+            str(action),
+            title,
+            effect,
+            partial(request, action),
+            is_destructive=action is DemoAction.KILL_SOURCE,
+        )
+        for action, (title, effect) in ACTION_TEXTS.items()
+    )
+
+
+def watchdog_beside(files: Sequence[str]) -> Callable[[], str]:
+    """Return what keeps the running demo waiting, if one of these files is beside its own."""
+    is_beside = _is_beside(files)
+
+    def watch() -> str:
+        if is_beside:
+            keep_waiting()
+        return ""
+
+    return watch
+
+
+def _is_beside(files: Sequence[str]) -> bool:
+    host = find_demo()
+    if host is None:
+        return False
+    named = (Path(part).resolve().parent for file in files for part in file.split(","))
+    return Path(host.files[0]).resolve().parent in named

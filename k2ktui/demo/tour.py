@@ -5,18 +5,24 @@ At the end, what the groups have read is compared with what there was to read, b
 
 from __future__ import annotations
 
-import queue
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from k2ktui.config.reverse import reverse_file
-from k2ktui.demo import console
-from k2ktui.demo.applications import ON_SOURCE, Applications, ReadTotals, Side, committed
+from k2ktui.demo.applications import (
+    ON_SOURCE,
+    Applications,
+    LiveGroup,
+    ReadTotals,
+    Side,
+    committed,
+)
 from k2ktui.demo.clients import Where
-from k2ktui.demo.pipeline import DemoPipeline, ended_unexpectedly
+from k2ktui.demo.pipeline import DemoPipeline, views
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import by_name
 from k2ktui.drill.files import reverse_path
@@ -36,12 +42,12 @@ from k2ktui.progress import ProgressStep
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import View
 
 READING_SECONDS = 4.0
 _CATCH_UP_SECONDS = 300.0
 _CATCH_UP_RECORDS = 2_000
-_POLL_SECONDS = 1.0
 _REPORT_LINES = 10
 _FROZEN_SECONDS = 10.0
 _WATCH_SECONDS = 60.0
@@ -74,13 +80,14 @@ _COMMANDS: Mapping[DrillPhase, str] = {
 }
 
 Starts = Mapping[str, Mapping[Where, int]]
+# What the tour says and does to the applications before a phase, where an operator would.
+Actions = Mapping[DrillPhase, tuple[str, Callable[[], None]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What a tour acts on.
+class DrillTour:
+    """What a tour acts on, and the tours.
 
-    Attributes:
+    Args:
         config: the pipeline's file.
         nodes: source and target.
         applications: producers and consumers; they run on the source.
@@ -89,190 +96,227 @@ class Stage:
         reading_s: pause between two phases, in seconds.
     """
 
-    config: Path
-    nodes: tuple[KafkaNode, KafkaNode]
-    applications: Applications
-    screen: Screen
-    job: DemoPipeline
-    reading_s: float
+    def __init__(
+        self,
+        config: Path,
+        nodes: tuple[KafkaNode, KafkaNode],
+        applications: Applications,
+        screen: Screen,
+        job: DemoPipeline,
+        reading_s: float,
+    ) -> None:
+        self._config, self._applications, self._job = config, applications, job
+        self._source, self._target = nodes
+        self._screen, self._say, self._reading_s = screen, screen.say, reading_s
 
+    def run_planned(self) -> ExitCode:
+        """Rehearse, switch over to the target, and return.
 
-def run_planned(stage: Stage) -> ExitCode:
-    """Rehearse, switch over to the target, and return.
+        Raises:
+            K2kError: a pipeline ended, or a drill could not be completed.
+        """
+        starts = {group.name: dict.fromkeys(_partitions(group), 0) for group in ON_SOURCE}
+        there = self.switch_over()
+        self._pause()
+        return max(there, self.fail_back(starts, self._source))
 
-    Raises:
-        K2kError: a pipeline ended, or a drill could not be completed.
-    """
-    starts = {group.name: dict.fromkeys(_partitions(group.topics), 0) for group in ON_SOURCE}
-    exit_code = _switch_over(stage)
-    time.sleep(stage.reading_s)
-    back = _fail_back(stage, starts, stage.nodes[0])
-    return max(exit_code, back)
+    def switch_over(self) -> ExitCode:
+        """Wait until the pipeline has caught up, rehearse, and switch over to the target.
 
+        Returns:
+            OK if every group was moved to exactly its position, and those that were active read
+            there.
+        """
+        self._await_copied(self._config, self._job)
+        file = shlex.quote(str(self._config))
+        rehearse = f"k2ktui drill rehearse -f {file}"
+        self._say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
+        rehearsal = self._run_drill(DrillKind.REHEARSE, rehearse, {})
+        for line in summarize(rehearsal):
+            self._say(f"  {safe_message(line)}")
+        if has_findings(rehearsal):
+            self._say(f"  {_GOES_ON}")
+        self._pause()
+        planned = f"k2ktui drill planned -f {file} {_TIMES}"
+        self._say(f"The planned switchover moves every group to the target: {planned}")
+        drill = self._run_drill(DrillKind.PLANNED, planned, self._moves("target", " on the source"))
+        self._show_report(drill)
+        exact = is_exact(drill)
+        self._say(_EXACT if exact else _NOT_EXACT)
+        report = f"k2ktui drill report {safe_text(drill.id)} -f {file}"
+        self._say(f"The whole report is on the target: {report}")
+        return ExitCode.OK if exact else ExitCode.FINDINGS
 
-def _switch_over(stage: Stage) -> ExitCode:
-    """Wait until the pipeline has caught up, rehearse, and switch over to the target.
+    def run_disaster(self) -> ExitCode:
+        """Kill the source, fail over without it, start it again, and return to it.
 
-    Returns:
-        OK if every group was moved to exactly its position, and those that were active read there.
-    """
-    screen = stage.screen
-    _await_copied(screen, stage.config, stage.job.fault)
-    file = shlex.quote(str(stage.config))
-    rehearse = f"k2ktui drill rehearse -f {file}"
-    screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
-    rehearsal = _run_drill(stage, DrillKind.REHEARSE, rehearse, {})
-    for line in summarize(rehearsal):
-        screen.say(f"  {safe_message(line)}")
-    if has_findings(rehearsal):
-        screen.say(f"  {_GOES_ON}")
-    time.sleep(stage.reading_s)
-    planned = f"k2ktui drill planned -f {file} {_TIMES}"
-    screen.say(f"The planned switchover moves every group to the target: {planned}")
-    actions = _actions(stage.applications, "on the source", "target", "the target")
-    drill = _run_drill(stage, DrillKind.PLANNED, planned, actions)
-    _show_report(screen, drill)
-    exact = is_exact(drill)
-    screen.say(_EXACT if exact else _NOT_EXACT)
-    name = safe_text(drill.id)
-    screen.say(f"The whole report is on the target: k2ktui drill report {name} -f {file}")
-    return ExitCode.OK if exact else ExitCode.FINDINGS
+        Raises:
+            K2kError: a pipeline ended, or a drill could not be completed.
+        """
+        self._await_copied(self._config, self._job)
+        self._say("The tour stops the pipeline, and then kills the source cluster.")
+        self._job.pause()
+        time.sleep(_UNCOPIED_SECONDS)
+        self._source.kill()
+        self._applications.stop()
+        file = shlex.quote(str(self._config))
+        command = f"k2ktui drill disaster -f {file} --watch {_WATCH_SECONDS:g}"
+        self._say(f"The source is lost. The failover uses what is known on the target: {command}")
+        starts: dict[str, dict[Where, int]] = {}
 
+        def start_there() -> None:
+            for group in ON_SOURCE:
+                where = _partitions(group)
+                starts[group.name] = committed(self._target.bootstrap, group.name, where)
+            self._applications.records.clear()
+            self._applications.start_on("target")
 
-def run_disaster(stage: Stage) -> ExitCode:
-    """Kill the source, fail over without it, start it again, and return to it.
+        text = "The tour starts the demo's consumers and producers on the target."
+        actions = {DrillPhase.WATCH_CLIENTS: (text, start_there)}
+        self._run_drill(DrillKind.DISASTER, command, actions)
+        self._say("The applications work on the target. Now the old source comes back.")
+        self._pause()
+        self._source.start()
+        return self.fail_back(starts, self._target)
 
-    Raises:
-        K2kError: a pipeline ended, or a drill could not be completed.
-    """
-    source, target = stage.nodes
-    screen, applications = stage.screen, stage.applications
-    _await_copied(screen, stage.config, stage.job.fault)
-    screen.say("The tour stops the pipeline, and then kills the source cluster.")
-    stage.job.pause()
-    time.sleep(_UNCOPIED_SECONDS)
-    source.kill()
-    applications.stop()
-    file = shlex.quote(str(stage.config))
-    command = f"k2ktui drill disaster -f {file} --watch {_WATCH_SECONDS:g}"
-    screen.say(f"The source is lost. The failover uses what is known on the target: {command}")
-    starts: dict[str, dict[Where, int]] = {}
-
-    def start_there() -> None:
-        for group in ON_SOURCE:
-            where = _partitions(group.topics)
-            starts[group.name] = committed(target.bootstrap, group.name, where)
-        applications.records.clear()
-        applications.start_on("target")
-
-    actions = {
-        DrillPhase.WATCH_CLIENTS: TourAction(
-            "The tour starts the demo's consumers and producers on the target.", start_there
-        )
-    }
-    _run_drill(stage, DrillKind.DISASTER, command, actions)
-    screen.say("The applications work on the target. Now the old source comes back.")
-    time.sleep(stage.reading_s)
-    source.start()
-    return _fail_back(stage, starts, target)
-
-
-def _fail_back(stage: Stage, starts: Starts, complete: KafkaNode) -> ExitCode:
-    """Return to the old source; ``complete`` then has all records from ``starts`` on."""
-    screen = stage.screen
-    back = reverse_path([str(stage.config)])
-    file, forward = shlex.quote(str(back)), shlex.quote(str(stage.config))
-    if not back.exists():
-        screen.say(f"The reverse pipeline's file: k2ktui config reverse -f {forward} > {file}")
-        write_private(back, reverse_file([str(stage.config)]).text.encode())
-    screen.say(f"The reverse pipeline copies to the old source: k2ktui jobs start -f {file}")
-    job = DemoPipeline(back)
-    _await_copied(screen, back, job.fault)
-    command = f"k2ktui drill failback -f {file} --tail replay {_TIMES}"
-    screen.say(f"The failback moves every group to the old source again: {command}")
-    actions = _actions(stage.applications, "", "source", "the old source")
-    options = replace(_OPTIONS, tail=TailChoice.REPLAY)
-    drill = _run_drill(stage, DrillKind.FAILBACK, command, actions, options, back)
-    _show_report(screen, drill)
-    screen.say(f"The whole report: k2ktui drill report {safe_text(drill.id)} -f {file}")
-    totals = _compare(stage, starts, complete)
-    for name, total in sorted(totals.items()):
-        screen.say(
-            f"  {name}: {counted(total.read, 'record')} read, {total.again:,} read again, "
-            f"{total.skipped:,} skipped"
-        )
-    # legacy-report reads nothing meanwhile: retention may delete what it has not read.
-    for group in drill.groups:
-        if group.group not in totals and group.skipped:
-            screen.say(
-                f"  {group.group}: not running; up to {counted(group.skipped, 'record')} skipped"
+    def fail_back(self, starts: Starts, complete: KafkaNode) -> ExitCode:
+        """Return to the old source; ``complete`` then has all records from ``starts`` on."""
+        back = reverse_path([str(self._config)])
+        file, forward = shlex.quote(str(back)), shlex.quote(str(self._config))
+        if not back.exists():
+            self._say(f"The reverse pipeline's file: k2ktui config reverse -f {forward} > {file}")
+            write_private(back, reverse_file([str(self._config)]).text.encode())
+        self._say(f"The reverse pipeline copies to the old source: k2ktui jobs start -f {file}")
+        self._await_copied(back, DemoPipeline(back))
+        command = f"k2ktui drill failback -f {file} --tail replay {_TIMES}"
+        self._say(f"The failback moves every group to the old source again: {command}")
+        options = replace(_OPTIONS, tail=TailChoice.REPLAY)
+        moves = self._moves("source")
+        drill = self._run_drill(DrillKind.FAILBACK, command, moves, options, back)
+        self._show_report(drill)
+        self._say(f"The whole report: k2ktui drill report {safe_text(drill.id)} -f {file}")
+        totals = self._compare(starts, complete)
+        for name, total in sorted(totals.items()):
+            self._say(
+                f"  {name}: {counted(total.read, 'record')} read, {total.again:,} read again, "
+                f"{total.skipped:,} skipped"
             )
-    running = replace(drill, groups=tuple(e for e in drill.groups if e.group in totals))
-    exact = is_exact(running) and all(total.is_exact for total in totals.values())
-    screen.say(
-        "There and back, every running group has read each record exactly once."
-        if exact
-        else "Not every running group has read each record exactly once; the report says more."
-    )
-    return ExitCode.OK if exact else ExitCode.FINDINGS
+        # legacy-report reads nothing meanwhile: retention may delete what it has not read.
+        for group in drill.groups:
+            if group.group not in totals and group.skipped:
+                skipped = counted(group.skipped, "record")
+                self._say(f"  {group.group}: not running; up to {skipped} skipped")
+        moved = replace(drill, groups=tuple(e for e in drill.groups if e.group in totals))
+        exact = is_exact(moved) and all(total.is_exact for total in totals.values())
+        self._say(
+            "There and back, every running group has read each record exactly once."
+            if exact
+            else "Not every running group has read each record exactly once; the report says more."
+        )
+        return ExitCode.OK if exact else ExitCode.FINDINGS
+
+    def _pause(self) -> None:
+        time.sleep(self._reading_s)
+
+    def _compare(self, starts: Starts, complete: KafkaNode) -> dict[str, ReadTotals]:
+        """Stop the producers, and compare once everything was copied and read."""
+        self._say("A plain consumer compares what the groups have read with what there is.")
+        self._applications.stop_producers()
+        self._await_copied(self._config, self._job)
+        until = time.monotonic() + _READ_SECONDS
+        while True:
+            totals = self._applications.records.compare(complete.bootstrap, starts)
+            # Until the last records are copied and read, some are on one side only.
+            if all(total.is_exact for total in totals.values()) or time.monotonic() > until:
+                return totals
+            time.sleep(_LOOK_SECONDS)
+
+    def _moves(self, side: Side, where: str = "") -> Actions:
+        """Return how the applications move during a drill: where they start, and are stopped."""
+        applications, there = self._applications, "old source" if side == "source" else side
+        return {
+            DrillPhase.FENCE_PRODUCERS: (
+                f"The tour stops the demo's producers{where}.",
+                applications.stop_producers,
+            ),
+            DrillPhase.STOP_CONSUMERS: (
+                f"The tour stops the demo's consumers{where}.",
+                applications.stop_consumers,
+            ),
+            DrillPhase.WATCH_CLIENTS: (
+                f"The tour starts the demo's consumers and producers on the {there}.",
+                lambda: applications.start_on(side),
+            ),
+        }
+
+    def _show_report(self, drill: Drill) -> None:
+        self._say("The report begins with:")
+        for line in report_markdown(drill).splitlines()[:_REPORT_LINES]:
+            self._say(f"  {line}")
+
+    def _run_drill(
+        self,
+        kind: DrillKind,
+        command: str,
+        actions: Actions,
+        options: DrillOptions = _OPTIONS,
+        file: Path | None = None,
+    ) -> Drill:
+        """Carry out a drill, and print its phases.
+
+        Args:
+            kind: what it does.
+            command: the command that does the same.
+            actions: what the tour does before a phase.
+            options: the drill's options.
+            file: the pipeline's file; None for that of the tour.
+
+        Raises:
+            K2kError: the drill could not be completed.
+        """
+        config = file or self._config
+        flow = PipelineFlow(load_checked((str(config),)).config)
+        operator = TourOperator(self._say, self._pause, config, command, actions)
+        try:
+            drill = start_drill(Actor(flow, [str(config)], access(), operator), kind, options)
+            if not drill.is_over:
+                phase = next_phase(drill)
+                record = drill.record(phase) if phase else None
+                why = "; ".join((record.live, *record.findings)) if record else ""
+                raise K2kError(f"the drill stopped in the phase {phase}: {safe_message(why)}")
+        except K2kError as error:
+            error.unchanged = "The clusters were stopped; their data and logs are kept."
+            error.hint = _AGAIN
+            raise
+        return drill
+
+    def _await_copied(self, config: Path, job: DemoPipeline) -> None:
+        """Wait until the pipeline has caught up, and every live group has offsets everywhere.
+
+        A group without an offset in a partition is a finding of every drill, and here only means
+        that it has just started.
+        """
+        until = time.monotonic() + _CATCH_UP_SECONDS
+        with (
+            self._screen.busy("Waiting until the pipeline has caught up") as step,
+            closing(views(config, None, job.fault, MIN_INTERVAL_S, _AGAIN)) as made,
+        ):
+            for view in made:
+                if view is not None and _is_caught_up(view):
+                    return
+                lag = view.totals.lag_records if view is not None else None
+                if lag is not None:
+                    step(ProgressStep(f"The pipeline is {counted(lag, 'record')} behind"))
+                if time.monotonic() > until:
+                    raise TimedOut(
+                        f"The pipeline has not caught up within {_CATCH_UP_SECONDS:g} s.",
+                        unchanged="No drill was begun.",
+                        hint="Try again with less traffic: k2ktui demo --drill --rate 0.2",
+                    )
 
 
-def _compare(stage: Stage, starts: Starts, complete: KafkaNode) -> dict[str, ReadTotals]:
-    """Stop the producers, and compare once everything was copied and read."""
-    stage.screen.say("A plain consumer compares what the groups have read with what there is.")
-    stage.applications.stop_producers()
-    _await_copied(stage.screen, stage.config, stage.job.fault)
-    until = time.monotonic() + _READ_SECONDS
-    while True:
-        totals = stage.applications.records.compare(complete.bootstrap, starts)
-        # Until the last records are copied and read, some are on one side only.
-        if all(total.is_exact for total in totals.values()) or time.monotonic() > until:
-            return totals
-        time.sleep(_LOOK_SECONDS)
-
-
-def _partitions(topics: tuple[str, ...]) -> list[Where]:
-    return [place for name in topics for place in by_name(name).places]
-
-
-def _actions(
-    applications: Applications, where: str, side: Side, there: str
-) -> dict[DrillPhase, TourAction]:
-    """Return how a tour moves the applications during a drill.
-
-    Args:
-        applications: the demo's producers and consumers.
-        where: where they are stopped, "" if it needs no saying.
-        side: the cluster where they are started.
-        there: that cluster in a sentence.
-    """
-    stopped = f" {where}." if where else "."
-    return {
-        DrillPhase.FENCE_PRODUCERS: TourAction(
-            f"The tour stops the demo's producers{stopped}", applications.stop_producers
-        ),
-        DrillPhase.STOP_CONSUMERS: TourAction(
-            f"The tour stops the demo's consumers{stopped}", applications.stop_consumers
-        ),
-        DrillPhase.WATCH_CLIENTS: TourAction(
-            f"The tour starts the demo's consumers and producers on {there}.",
-            lambda: applications.start_on(side),
-        ),
-    }
-
-
-def _show_report(screen: Screen, drill: Drill) -> None:
-    screen.say("The report begins with:")
-    for line in report_markdown(drill).splitlines()[:_REPORT_LINES]:
-        screen.say(f"  {line}")
-
-
-@dataclass(frozen=True, slots=True)
-class TourAction:
-    """What the tour does to the demo's applications before a phase, where an operator would."""
-
-    text: str
-    run: Callable[[], None]
+def _partitions(group: LiveGroup) -> list[Where]:
+    return [place for name in group.topics for place in by_name(name).places]
 
 
 class TourOperator:
@@ -283,7 +327,7 @@ class TourOperator:
         pause: gives the reader time; called between phases, so that no phase counts it.
         file: the pipeline's file.
         command: the command that begins the drill.
-        actions: what to do before a phase.
+        actions: what to say and to do before a phase.
     """
 
     def __init__(
@@ -292,7 +336,7 @@ class TourOperator:
         pause: Callable[[], None],
         file: Path,
         command: str,
-        actions: Mapping[DrillPhase, TourAction],
+        actions: Actions,
     ) -> None:
         self._say, self._pause = say, pause
         self._file, self._command, self._actions = file, command, actions
@@ -327,10 +371,10 @@ class TourOperator:
             file = shlex.quote(str(self._file))
             self._say(f"  By hand: {command.format(file=file, id=safe_text(drill.id))}")
         self._pause()
-        action = self._actions.get(phase)
-        if action:
-            self._say(f"  {action.text}")
-            action.run()
+        if phase in self._actions:
+            text, act = self._actions[phase]
+            self._say(f"  {text}")
+            act()
 
     def ask(self, question: Question) -> bool:
         """Say what an operator would confirm, and agree; a tour is no person, and declines else."""
@@ -355,87 +399,6 @@ def is_exact(drill: Drill) -> bool:
     )
 
 
-def _run_drill(
-    stage: Stage,
-    kind: DrillKind,
-    command: str,
-    actions: Mapping[DrillPhase, TourAction],
-    options: DrillOptions = _OPTIONS,
-    file: Path | None = None,
-) -> Drill:
-    """Carry out a drill, and print its phases.
-
-    Args:
-        stage: what it acts on.
-        kind: what it does.
-        command: the command that does the same.
-        actions: what the tour does before a phase.
-        options: the drill's options.
-        file: the pipeline's file; None for the stage's.
-
-    Raises:
-        K2kError: the drill could not be completed.
-    """
-    config = file or stage.config
-    files = [str(config)]
-    flow = PipelineFlow(load_checked(tuple(files)).config)
-
-    def pause() -> None:
-        time.sleep(stage.reading_s)
-
-    operator = TourOperator(stage.screen.say, pause, config, command, actions)
-    try:
-        drill = start_drill(Actor(flow, files, access(), operator), kind, options)
-    except K2kError as error:
-        error.unchanged = "The clusters were stopped; their data and logs are kept."
-        error.hint = _AGAIN
-        raise
-    if not drill.is_over:
-        phase = next_phase(drill)
-        record = drill.record(phase) if phase else None
-        why = "; ".join((record.live, *record.findings)) if record else ""
-        raise K2kError(
-            f"the drill stopped in the phase {phase}: {safe_message(why)}",
-            unchanged="The clusters were stopped; their data and logs are kept.",
-            hint=_AGAIN,
-        )
-    return drill
-
-
-def _await_copied(screen: Screen, config: Path, fault: Callable[[], str]) -> None:
-    """Wait until the pipeline has caught up, and every live group has offsets everywhere.
-
-    A group without an offset in a partition is a finding of every drill, and here only means that
-    it has just started.
-    """
-    views: queue.SimpleQueue[View] = queue.SimpleQueue()
-    feed = console.open_feed(config)
-    until = time.monotonic() + _CATCH_UP_SECONDS
-    try:
-        with screen.busy("Waiting until the pipeline has caught up") as step:
-            feed.start(views.put)
-            while True:
-                if why := fault():
-                    raise ended_unexpectedly(why, _AGAIN)
-                if time.monotonic() > until:
-                    raise TimedOut(
-                        f"The pipeline has not caught up within {_CATCH_UP_SECONDS:g} s.",
-                        unchanged="No drill was begun.",
-                        hint="Try again with less traffic: k2ktui demo --drill --rate 0.2",
-                    )
-                try:
-                    view = views.get(timeout=_POLL_SECONDS)
-                except queue.Empty:
-                    continue
-                if _is_caught_up(view):
-                    return
-                lag = view.totals.lag_records
-                if lag is not None:
-                    step(ProgressStep(f"The pipeline is {counted(lag, 'record')} behind"))
-    finally:
-        feed.close()
-
-
 def _is_caught_up(view: View) -> bool:
     """Return whether the copy is close to the source's ends, and live groups have all offsets."""
     lags = [row.status.lag_records for row in view.partitions]
@@ -445,8 +408,5 @@ def _is_caught_up(view: View) -> bool:
         bool(lags)
         and len(known) == len(lags)
         and sum(known) <= _CATCH_UP_RECORDS
-        and all(
-            committed.get(group.name, 0) >= sum(by_name(topic).partitions for topic in group.topics)
-            for group in ON_SOURCE
-        )
+        and all(committed.get(group.name, 0) >= len(_partitions(group)) for group in ON_SOURCE)
     )

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka import KafkaException
 
 from k2ktui.demo import clients
-from k2ktui.demo.clients import Delivery, Workers
-from k2ktui.demo.topics import BOUNDED, TOPICS, DemoRecord, DemoTopic, by_name, native
+from k2ktui.demo.clients import Workers, Writer
+from k2ktui.demo.topics import BOUNDED, TOPICS, DemoTopic, by_name, native
 from k2ktui.errors import TimedOut
 
 _TRANSACTION_RECORDS = 100
@@ -52,7 +53,7 @@ def write_seed_data(
         say(f"Writing older records to {topic.name}" + (f": {topic.why}" if prior else ""))
         try:
             _write_source(source, topic, chance)
-            if prior:
+            if prior and topic.prior:
                 _write_prior(target, topic, chance)
         except KafkaException as error:
             raise clients.client_error(error, f"write to {topic.name}") from error
@@ -67,82 +68,25 @@ def write_seed_data(
 
 
 def _write_source(bootstrap: str, topic: DemoTopic, chance: random.Random) -> None:
-    delivery = Delivery()
-    if not topic.transactional:
-        producer = clients.producer(bootstrap, compression_type=topic.compression)
-        for number in range(topic.seeded):
-            write(producer, topic, number, chance, delivery)
-        clients.flush(producer, delivery, topic.name)
-        return
-    producer = clients.producer(
-        bootstrap,
-        compression_type=topic.compression,
-        transactional_id=f"demo-past-{topic.name}",
-    )
+    writer = Writer(bootstrap, topic, "demo-past")
     for count, first in enumerate(range(0, topic.seeded, _TRANSACTION_RECORDS)):
-        producer.begin_transaction()
-        for number in range(first, min(topic.seeded, first + _TRANSACTION_RECORDS)):
-            write(producer, topic, number, chance, delivery)
-        if count % _ABORT_EVERY == 1:
-            # Flush first, so that the aborted records are in the log.
-            clients.flush(producer, delivery, topic.name)
-            producer.abort_transaction(clients.TIMEOUT_SECONDS)
-        else:
-            producer.commit_transaction(clients.TIMEOUT_SECONDS)
+        with writer.transaction(aborts=count % _ABORT_EVERY == 1):
+            for number in range(first, min(topic.seeded, first + _TRANSACTION_RECORDS)):
+                _write(writer, topic, number, chance)
+    writer.flush()
 
 
 def _write_prior(bootstrap: str, topic: DemoTopic, chance: random.Random) -> None:
-    if not topic.prior:
-        return
-    producer = clients.producer(bootstrap)
-    delivery = Delivery()
+    writer = Writer(bootstrap, replace(topic, transactional=False), "")
     for partition, count in enumerate(topic.prior):
         for number in range(count):
-            record = native(chance, number)
-            _send(producer, topic.name, record, partition, delivery)
-    clients.flush(producer, delivery, f"{topic.name} on the target")
+            writer.write(native(chance, number), partition)
+    writer.flush()
 
 
-def write(
-    producer: Producer,
-    topic: DemoTopic,
-    number: int,
-    chance: random.Random,
-    delivery: Delivery,
-    is_ended: Callable[[], bool] = lambda: False,
-) -> None:
-    """Produce the topic's record ``number``; waits while the producer's queue is full.
-
-    ``is_ended`` ends the wait, without the record: a cluster that is down empties no queue.
-    """
+def _write(writer: Writer, topic: DemoTopic, number: int, chance: random.Random) -> None:
     record = topic.make(chance, number)
-    partition = topic.partition_for(record, number)
-    _send(producer, topic.name, record, partition, delivery, is_ended)
-
-
-def _send(
-    producer: Producer,
-    topic: str,
-    record: DemoRecord,
-    partition: int,
-    delivery: Delivery,
-    is_ended: Callable[[], bool] = lambda: False,
-) -> None:
-    while not is_ended():
-        try:
-            producer.produce(
-                topic,
-                value=record.value,
-                key=record.key,
-                headers=list(record.headers),
-                partition=partition,
-                on_delivery=delivery,
-            )
-        except BufferError:
-            producer.poll(_POLL_SECONDS)
-        else:
-            producer.poll(0)
-            return
+    writer.write(record, topic.partition_for(record, number))
 
 
 def _await_retention(bootstrap: str, topic: DemoTopic) -> None:
@@ -160,18 +104,12 @@ def _keep_from_now_on(bootstrap: str, topic: DemoTopic) -> None:
     With the small bound that deleted its head, the target would delete unread records of
     ``legacy-report`` after three minutes, and Groups would no longer show what the pages say.
     """
-    entry = ConfigEntry(
-        "retention.bytes",
-        BOUNDED["retention.bytes"],
-        incremental_operation=AlterConfigOpType.SET,
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])
-    admin = clients.admin(bootstrap)
-    try:
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(clients.TIMEOUT_SECONDS)
-    except KafkaException as error:
-        raise clients.client_error(error, f"set retention.bytes of {topic.name}") from error
+    from k2ktui.kafka.admin.topics import alter_topic
+
+    bound = BOUNDED["retention.bytes"]
+    error = alter_topic(clients.cluster(bootstrap), topic.name, "retention.bytes", bound)
+    if error is not None:
+        raise error
 
 
 class Traffic:
@@ -191,62 +129,31 @@ class Traffic:
         self._factor = factor
         self._workers = Workers()
         self._end = self._workers.ended
-        self._deliveries: list[Delivery] = []
         # A new first number in each run: a continued demo must not repeat earlier records.
         self._first = time.time_ns() // 1_000_000
-
-    @property
-    def delivered(self) -> int:
-        """Records acknowledged so far, including those of aborted transactions."""
-        return sum(delivery.delivered for delivery in self._deliveries)
 
     def start(self) -> None:
         """Start the threads."""
         for topic in self._topics:
-            work = self._transactions if topic.transactional else self._plain
-            delivery = Delivery()
-            self._deliveries.append(delivery)
-            self._workers.start(topic.name, partial(work, topic, delivery))
+            self._workers.start(topic.name, partial(self._write, topic))
 
     def stop(self) -> None:
         """End the threads; records not acknowledged by then are abandoned."""
         self._workers.stop()
 
-    def _plain(self, topic: DemoTopic, delivery: Delivery) -> None:
-        producer = clients.producer(self._bootstrap, compression_type=topic.compression)
+    def _write(self, topic: DemoTopic) -> None:
+        writer = Writer(self._bootstrap, topic, "demo-live", self._end.is_set)
         chance = random.Random()  # noqa: S311 - content, not secrets
-        for numbers in self._make_pace(topic):
-            for number in numbers:
-                write(producer, topic, number, chance, delivery, self._end.is_set)
-        producer.flush(2.0)
-
-    def _transactions(self, topic: DemoTopic, delivery: Delivery) -> None:
-        producer = clients.producer(
-            self._bootstrap,
-            compression_type=topic.compression,
-            transactional_id=f"demo-live-{topic.name}",
-        )
-        chance = random.Random()  # noqa: S311 - content, not secrets
-        left, count = 0, 0
-        for numbers in self._make_pace(topic):
-            if not left:
-                producer.begin_transaction()
-                # From 0.1 to 2 seconds: some short, some that hold back the last stable offset.
-                left = round(chance.choice((0.1, 0.3, 0.5, 2.0)) / _TICK_SECONDS)
-                count += 1
-            for number in numbers:
-                write(producer, topic, number, chance, delivery, self._end.is_set)
-            left -= 1
-            if not left and count % _ABORT_EVERY == 0:
-                producer.flush(2.0)
-                producer.abort_transaction(clients.TIMEOUT_SECONDS)
-            elif not left:
-                producer.commit_transaction(clients.TIMEOUT_SECONDS)
-        if left:
-            producer.abort_transaction(2.0)
-
-    def _make_pace(self, topic: DemoTopic) -> Pace:
-        return Pace(topic.rate * self._factor, self._end, self._first)
+        pace, count = Pace(topic.rate * self._factor, self._end, self._first), 0
+        while not self._end.is_set():
+            # From 0.1 to 2 seconds: some short, some that hold back the last stable offset.
+            ticks = round(chance.choice((0.1, 0.3, 0.5, 2.0)) / _TICK_SECONDS)
+            count += 1
+            with writer.transaction(aborts=count % _ABORT_EVERY == 0):
+                for numbers in islice(pace, ticks):
+                    for number in numbers:
+                        _write(writer, topic, number, chance)
+        writer.flush()
 
 
 class Pace:

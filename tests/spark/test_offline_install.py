@@ -122,6 +122,6 @@ def test_everything(host: Host) -> None:
     host.follow(commands()[1])
     assert host.k2ktui("--version").out.startswith("k2ktui, version ")
     shown = host.k2ktui("demo", "--headless", "--seconds", "3").out
-    assert "orders" in shown.split("source → target")[-1]
+    assert "throughput" in shown.split(" pipeline demo: ")[-1]
     # The jars of MirrorMaker 2, which no lock file names, came with the others.
     assert host.k2ktui("demo", "--jars").out == f"{host.env['HOME']}/.cache/k2ktui/maven\n"

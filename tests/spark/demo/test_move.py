@@ -24,7 +24,7 @@ from tests.spark.demo.test_real import (
     COMMAND,
     COUNT,
     FLOWING_SECONDS,
-    check_tables,
+    check_lines,
     mark,
     marked,
     orders_of,
@@ -98,7 +98,7 @@ def demo(mark: str, tmp_path: Path) -> Iterator[Demo]:
     try:
         source, target = eventually(orders, "orders on both sides", 2 * FLOWING_SECONDS)
         assert source == target
-        eventually(lambda: check_tables(log.read_text()), log.read_text, FLOWING_SECONDS)
+        eventually(lambda: check_lines(log.read_text()), log.read_text, FLOWING_SECONDS)
         # Two clusters, Spark's Java and Python, MirrorMaker 2, two registries, supervisors.
         assert len(marked(mark)) > 9
         assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))

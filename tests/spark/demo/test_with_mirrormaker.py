@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.demo import running
+from k2ktui.jobs.job_directory import JobRecord
 from tests.spark.demo.test_real import FLOWING_SECONDS, mark, marked
 from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.commands.cli import k2ktui_json
@@ -38,17 +39,17 @@ def terminal(mark: str) -> Iterator[Terminal]:
         yield opened
 
 
-def close(terminal: Terminal, home: Path) -> running.Host:
+def close(terminal: Terminal) -> JobRecord:
     """Close the terminal; its demo waits for somebody to come back."""
     terminal.hang_up()
-    eventually(lambda: (host := running.host(home)) and host.waiting, "it waits")
+    eventually(running.is_waiting, "it waits")
     # As a shell does whose terminal closes; Textual's handler of it ended the demo.
     terminal.process.send_signal(signal.SIGCONT)
     time.sleep(1)
     assert terminal.process.poll() is None
-    host = running.host(home)
-    assert host is not None
-    return host
+    found = running.find_demo()
+    assert found is not None
+    return found
 
 
 def test_its_console_shows_both_its_terminal_closes_and_q_ends_all(
@@ -59,8 +60,7 @@ def test_its_console_shows_both_its_terminal_closes_and_q_ends_all(
     MirrorMaker 2 ends with the demo. Of one that is killed, see ``test_move.py``; of its end from a
     script, ``tests/unit/demo/test_detached.py``.
     """
-    home = tmp_path / "k2ktui" / "demo"
-    data = home / "data"
+    data = tmp_path / "k2ktui" / "demo" / "data"
     files = ("-f", data / "pipeline.yaml", "--mirrormaker", data / "mm2.properties")
 
     def compared() -> bool:
@@ -88,7 +88,7 @@ def test_its_console_shows_both_its_terminal_closes_and_q_ends_all(
     terminal.await_text("End (e)")
     terminal.send("\x1b")
 
-    host = close(terminal, home)
+    found = close(terminal)
     assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))
     with Terminal(COMMAND, size=SIZE, env=dict(os.environ)) as back:
         back.await_text("Re-reads")
@@ -100,6 +100,6 @@ def test_its_console_shows_both_its_terminal_closes_and_q_ends_all(
         assert back.wait(TIMEOUT) == 0
         assert back.output.rstrip().endswith(b"The demo has ended.")
     terminal.wait(TIMEOUT)
-    assert not host.identity.alive
+    assert not found.identity.alive
     eventually(lambda: not marked(mark), "everything is gone")
     assert not data.exists()

@@ -12,31 +12,42 @@ from typing import Any
 
 import pytest
 
-from k2ktui.demo import app, console, running
-from k2ktui.demo.console import watchdog_beside
-from k2ktui.demo.running import DemoEnded
+from k2ktui.demo import running
+from k2ktui.demo.app import Demo, DemoOptions, OpenConsole
+from k2ktui.demo.running import DemoEnded, watchdog_beside
 from k2ktui.demo.screen import Screen
 from k2ktui.errors import ExitCode
 from tests.support.clusters.kafka import TIMEOUT, eventually
 
 _DEMO = """
 import sys
-from pathlib import Path
-from k2ktui.demo.running import DemoEnded, announce, ending_signals, stay
+import time
+from k2ktui.demo.pipeline import write_yaml
+from k2ktui.demo.running import DemoEnded, announce, demo_place, ending_signals, stay
 
-home = Path(sys.argv[1])
+config = demo_place().directory / "pipeline.yaml"
+write_yaml(config, "source:1", "target:1")
 try:
-    with ending_signals(), announce(home, home / "pipeline.yaml"):
-        print("runs", flush=True)
-        sys.stdin.readline()
-        stay(home, home / "pipeline.yaml", float(sys.argv[2]))
+    with ending_signals():
+        with announce(config):
+            print("runs", flush=True)
+            sys.stdin.readline()
+            stay(float(sys.argv[1]))
+        time.sleep(float(sys.argv[2]))
 except DemoEnded as ended:
     sys.exit(100 + ended.number)
 """
 
 
-def begin(home: Path, seconds: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", _DEMO, str(home), str(seconds)]
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the demo."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return running.demo_place().directory
+
+
+def begin(seconds: float, end: float = 0) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", _DEMO, str(seconds), str(end)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"runs\n"
@@ -44,36 +55,33 @@ def begin(home: Path, seconds: float) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def waiting() -> Iterator[subprocess.Popen[bytes]]:
     """A demo that waits for its operator."""
-    with begin(tmp_path, 600) as process:
-        hosted = running.host(tmp_path)
-        assert hosted is not None and not hosted.waiting
+    with begin(600) as process:
+        assert running.find_demo() is not None and not running.is_waiting()
         assert process.stdin is not None
         process.stdin.close()
-        eventually(lambda: (h := running.host(tmp_path)) and h.waiting, "it waits")
+        eventually(running.is_waiting, "it waits")
         yield process
         process.kill()
 
 
-def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    hosted = running.host(tmp_path)
-    assert hosted is not None
-    assert (hosted.identity.pid, hosted.config) == (waiting.pid, tmp_path / "pipeline.yaml")
-    assert hosted.compare is None
+def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], home: Path) -> None:
+    found = running.find_demo()
+    assert found is not None
+    assert (found.pid, found.files) == (waiting.pid, (str(home / "pipeline.yaml"),))
     waiting.send_signal(1)  # a terminal's end may be signaled more than once
-    running.keep_waiting(tmp_path)
-    running.end(hosted)
+    running.keep_waiting()
+    assert running.end() and not running.end()
     assert waiting.wait(TIMEOUT) == 115, "SIGTERM, and nothing before"
-    assert running.host(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
+    assert running.find_demo() is None and not running.is_waiting()
 
 
 def test_it_waits_for_as_long_as_a_console_is_open(
-    waiting: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    waiting: subprocess.Popen[bytes], home: Path
 ) -> None:
     # Within the 600 s that the demo waits: it may look between the two steps of the console below.
-    file, old = tmp_path / "demo.json", time.time() - 300
+    file, old = home / "waiting", time.time() - 300
     ages: list[float] = []
 
     def shown(*given: Any) -> int:
@@ -81,54 +89,60 @@ def test_it_waits_for_as_long_as_a_console_is_open(
         assert given[2]() == ""  # polled every second
         ages.append(time.time() - file.stat().st_mtime)
         os.utime(file, (old, old))
-        monkeypatch.setattr(console, "state_path", lambda _: tmp_path)
-        assert watchdog_beside([str(tmp_path / "pipeline-reverse.yaml")])() == ""
+        assert watchdog_beside([str(home / "pipeline-reverse.yaml")])() == ""
         ages.append(time.time() - file.stat().st_mtime)
         return int(DemoEnded.HANG_UP)
 
-    monkeypatch.setattr(console, "open_console", shown)
-    assert attach(tmp_path) is ExitCode.OK
+    assert attach(shown) is ExitCode.OK
     assert max(ages) < 60
     assert waiting.poll() is None
 
 
 def test_a_console_that_fails_does_not_end_it(
-    waiting: subprocess.Popen[bytes],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    waiting: subprocess.Popen[bytes], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown(*given: Any) -> int:
         raise KeyError("boom")
 
-    monkeypatch.setattr(console, "open_console", shown)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert attach(tmp_path) is ExitCode.INTERNAL
+    assert attach(shown) is ExitCode.INTERNAL
     assert "internal error in k2ktui (KeyError)" in capsys.readouterr().out
     assert waiting.poll() is None
-    assert running.host(tmp_path) is not None
+    assert running.find_demo() is not None
     # Nor does the one that the demo itself has opened.
-    number, code = app._open_console(tmp_path, tmp_path, str, None, Screen())  # noqa: SLF001
-    assert (number, code) == (DemoEnded.HANG_UP, ExitCode.INTERNAL)
+    opened = Demo(DemoOptions(), Screen(), shown).open_console(home, None, str)
+    assert opened == (DemoEnded.HANG_UP, ExitCode.INTERNAL)
 
 
-def attach(home: Path) -> ExitCode:
+def attach(open_console: OpenConsole) -> ExitCode:
     """Open a console on a demo that runs without one."""
-    host = running.host(home)
-    assert host is not None
-    return app._reattach(home, host, Screen())  # noqa: SLF001
+    found = running.find_demo()
+    assert found is not None
+    return Demo(DemoOptions(), Screen(), open_console).reattach(found)
 
 
-def test_it_ends_by_itself_when_no_one_comes(tmp_path: Path) -> None:
-    with begin(tmp_path, 0.1) as process:
+def test_it_ends_by_itself_when_no_one_comes() -> None:
+    with begin(0.1) as process:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(TIMEOUT) == 0
-    assert running.host(tmp_path) is None
+    assert running.find_demo() is None
+
+
+def test_one_that_is_ending_is_not_running_and_only_waited_for() -> None:
+    with begin(0.1, end=2) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        eventually(lambda: running.find_demo() is None, "it ends")
+        assert process.poll() is None
+        running.end()
+        assert process.poll() is not None, "it was waited for"
+        assert process.wait(TIMEOUT) == 0, "no signal"
+        assert not running.is_waiting()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pid":1}', '{"pid":"x","birth":"b"}'])
-def test_a_damaged_file_is_no_demo(tmp_path: Path, text: str) -> None:
-    (tmp_path / "demo.json").write_text(text)
-    assert running.host(tmp_path) is None
-    running.keep_waiting(tmp_path / "none")
+def test_a_damaged_file_is_no_demo(home: Path, text: str) -> None:
+    home.mkdir(parents=True)
+    (home / "job.json").write_text(text)
+    assert running.find_demo() is None
+    running.keep_waiting()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.demo import tour
-from k2ktui.demo.tour import TourAction, TourOperator, is_exact
+from k2ktui.demo.tour import DrillTour, TourOperator, is_exact
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
     Drill,
@@ -35,7 +34,7 @@ EXACT = replace(
 
 def test_the_operator_announces_a_phase_pauses_and_acts_before_it_runs() -> None:
     said: list[str] = []
-    acted = TourAction("The tour acts.", lambda: said.append("acted"))
+    acted = "The tour acts.", lambda: said.append("acted")
     operator = TourOperator(
         said.append,
         lambda: said.append("paused"),
@@ -90,14 +89,13 @@ def test_the_exit_code_is_the_worse_one_of_there_and_back(
     worse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = {"there": ExitCode.OK, "back": ExitCode.OK}
-    monkeypatch.setattr(tour, "_switch_over", lambda *_: codes["there"])
-    monkeypatch.setattr(tour, "_fail_back", lambda *_: codes["back"])
-    nothing: Any = SimpleNamespace(fault=None)
-    nodes = (nothing, nothing)
-    stage = tour.Stage(Path("x"), nodes, nothing, nothing, nothing, 0.0)
-    assert tour.run_planned(stage) == ExitCode.OK
+    monkeypatch.setattr(DrillTour, "switch_over", lambda *_: codes["there"])
+    monkeypatch.setattr(DrillTour, "fail_back", lambda *_: codes["back"])
+    nothing: Any = SimpleNamespace(say=None)
+    tour = DrillTour(Path("x"), (nothing, nothing), nothing, nothing, nothing, 0.0)
+    assert tour.run_planned() == ExitCode.OK
     codes[worse] = ExitCode.FINDINGS
-    assert tour.run_planned(stage) == ExitCode.FINDINGS
+    assert tour.run_planned() == ExitCode.FINDINGS
 
 
 def test_a_pause_is_for_a_tour() -> None:

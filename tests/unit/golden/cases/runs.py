@@ -331,7 +331,7 @@ def demo(_: Path) -> list[Typed]:
     return [
         typed("demo --stop", {"k2ktui.demo.screen.time.monotonic": 0.0}),
         typed("demo --do show"),
-        typed("demo --do show", {"k2ktui.cli.demo.act": "source: up\nproducers: 3"}),
+        typed("demo --do show", {"k2ktui.cli.demo.request": "source: up\nproducers: 3"}),
         typed("demo --jars", {"k2ktui.cli.demo.fetch_jars": "/var/cache/k2ktui/jars"}),
         typed("demo", {need: NO_PYSPARK}),
         typed("demo --drill --keep"),
