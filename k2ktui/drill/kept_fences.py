@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from k2ktui.drill.changes.kind import UnusableChange, read_change
+from k2ktui.drill.changes.handler import UnusableChange, read_change
 from k2ktui.engine.drill.changes import read_denied_topics
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
 from k2ktui.errors import K2kError

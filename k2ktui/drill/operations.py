@@ -15,7 +15,7 @@ from functools import partial
 from time import time
 from typing import Any
 
-from k2ktui.drill.changes.kinds import restore
+from k2ktui.drill.changes.handlers import restore
 from k2ktui.drill.hooks import (
     list_hooks,
     list_kept_hooks,

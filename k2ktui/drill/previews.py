@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from k2ktui.drill.changes.kind import UnusableChange
-from k2ktui.drill.changes.kinds import KINDS
+from k2ktui.drill.changes.handler import UnusableChange
+from k2ktui.drill.changes.handlers import HANDLERS
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo
@@ -84,11 +84,11 @@ def _preview_failback(session: Session) -> list[str]:
 
 
 def _restored(session: Session, change: Change) -> list[str]:
-    return _preview(session, change, KINDS[change.kind].preview_restore)
+    return _preview(session, change, HANDLERS[change.kind].preview_restore)
 
 
 def _repeated(session: Session, change: Change) -> list[str]:
-    return _preview(session, change, KINDS[change.kind].preview_repeat)
+    return _preview(session, change, HANDLERS[change.kind].preview_repeat)
 
 
 def _preview(

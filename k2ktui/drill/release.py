@@ -6,8 +6,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from k2ktui.drill.changes.failback import rewrite_drill, set_fences, settle_moves
+from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.changes.jobs import find_forward_job
-from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.forward import find_failover, find_moving_drills
 from k2ktui.drill.session import Session

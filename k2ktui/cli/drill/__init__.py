@@ -18,27 +18,27 @@ from k2ktui.cli.check import marked_text
 from k2ktui.cli.drill.drills import PipelineDrills, open_drills
 from k2ktui.cli.drill.options import (
     ACCEPT,
+    DRILL_FLAGS,
     DRY_RUN,
     EXPORT_TO,
     FORWARD,
     LEAVE_OUT,
     TAIL,
     TAKE_OVER,
-    TOLD,
     WATCH,
     YES_TO,
     YES_TO_HOOKS,
-    Told,
+    DrillFlags,
     begin_options,
     drill_options,
     failback_options,
     files_or_directory,
     kept_files_or_directory,
     number_option,
+    read_drill_flags,
     read_ids,
     read_only,
     read_pattern,
-    read_told,
     switchover_options,
 )
 from k2ktui.cli.terminal import options
@@ -140,12 +140,12 @@ def _begin(
     dry_run: bool,
     **chosen: Any,
 ) -> int:
-    given = {name: chosen.pop(name) for name in TOLD if name in chosen}
+    given = {name: chosen.pop(name) for name in DRILL_FLAGS if name in chosen}
     options = drill_options(**chosen)
     drills = open_drills(
         files,
         directory,
-        read_told(**given),
+        read_drill_flags(**given),
         forward=options.forward,
         export_to=options.export_to,
         topics=options.topics,
@@ -220,7 +220,7 @@ def check_text(result: CheckResult) -> str:
 @options.json
 def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     """Print the drills, the newest first; findings if a pipeline could not be read."""
-    return open_drills(files, directory, Told(as_json)).list()
+    return open_drills(files, directory, DrillFlags(as_json)).list()
 
 
 @drill.command(
@@ -232,7 +232,7 @@ def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
 @options.json
 def show(drill_id: str, files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     """Print one drill."""
-    return open_drills(files, directory, Told(as_json)).show(drill_id)
+    return open_drills(files, directory, DrillFlags(as_json)).show(drill_id)
 
 
 @drill.command(help="Continue a drill on this host.")
@@ -266,13 +266,13 @@ def resume(
     **given: Any,
 ) -> int:
     """Resume a drill."""
-    told = read_told(**given)
+    flags = read_drill_flags(**given)
     accept = read_ids(accepted)
     if as_kind and from_fence:
         raise ConfigError(
             "--as and --from-fence cannot be combined", unchanged="Nothing was changed."
         )
-    drills = open_drills(files, directory, told, forward=forward, export_to=export_to)
+    drills = open_drills(files, directory, flags, forward=forward, export_to=export_to)
     return drills.resume(
         drill_id,
         as_disaster=bool(as_kind),
@@ -299,8 +299,8 @@ def abort(
     **given: Any,
 ) -> int:
     """Abort a drill."""
-    told = read_told(**given)
-    return open_drills(files, directory, told, forward=forward).abort(drill_id, forward)
+    flags = read_drill_flags(**given)
+    return open_drills(files, directory, flags, forward=forward).abort(drill_id, forward)
 
 
 @drill.command(
@@ -326,7 +326,7 @@ def release(
             hint="ID lets a pipeline start again that this drill has fenced; --topics REGEX lets "
             "topics be copied again that drills have moved.",
         )
-    drills = PipelineDrills(files, Told(flags.as_json, flags.unlock))
+    drills = PipelineDrills(files, DrillFlags(flags.as_json, flags.unlock))
     if drill_id is None:
         return _release_topics(drills, read_pattern("--topics", topics), flags)
     from k2ktui.drill.kept_fences import list_kept_fences
@@ -414,5 +414,5 @@ def report(
     if html is not None and (verifies or as_json):
         other = "--verify" if verifies else "--json"
         raise ConfigError(f"--html and {other} cannot be combined", unchanged="Nothing was done.")
-    drills = open_drills(files, directory, Told(as_json))
+    drills = open_drills(files, directory, DrillFlags(as_json))
     return drills.verify(drill_id) if verifies else drills.report(drill_id, html)

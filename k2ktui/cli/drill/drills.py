@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.drill.operators import TerminalOperator, describe_site_way_back
-from k2ktui.cli.drill.options import Told, failback_options
+from k2ktui.cli.drill.options import DrillFlags, failback_options
 from k2ktui.cli.terminal.files import access_to, load_flow
 from k2ktui.cli.terminal.notes import StatusLine, print_note
 from k2ktui.cli.terminal.tables import print_json, print_table
@@ -56,14 +56,14 @@ _NOTHING_DONE = "Nothing was done."
 
 
 def open_drills(
-    files: tuple[str, ...], directory: Path | None, told: Told, **with_file: object
+    files: tuple[str, ...], directory: Path | None, flags: DrillFlags, **with_file: object
 ) -> PipelineDrills | DirectoryDrills:
     """Return the drills that a command is about: those of ``-f``, or those of ``-d``.
 
     Args:
         files: those of ``-f``.
         directory: that of ``-d``.
-        told: what else was given.
+        flags: what else was given.
         with_file: the options that need ``-f``.
 
     Raises:
@@ -78,10 +78,10 @@ def open_drills(
                 unchanged=_NOTHING_DONE,
                 hint="Give -f FILE, or -d DIR for all pipelines that leave one cluster.",
             )
-        with_directory = {"from": told.cluster, "only": told.only, "leave-out": told.left_out}
+        with_directory = {"from": flags.cluster, "only": flags.only, "leave-out": flags.left_out}
         for name in (name for name, value in with_directory.items() if value):
             raise ConfigError(f"--{name} needs -d DIR", unchanged=_NOTHING_DONE)
-        return PipelineDrills(files, told)
+        return PipelineDrills(files, flags)
     for name in (name for name, value in with_file.items() if value):
         raise ConfigError(
             f"--{name.replace('_', '-')} cannot be combined with -d",
@@ -90,14 +90,14 @@ def open_drills(
             if name == "topics"
             else "Files are found beside those of the directory.",
         )
-    return DirectoryDrills(directory, told)
+    return DirectoryDrills(directory, flags)
 
 
 @contextmanager
-def open_operator(told: Told) -> Iterator[TerminalOperator]:
+def open_operator(flags: DrillFlags) -> Iterator[TerminalOperator]:
     """Give a command that changes a drill the operator at this terminal."""
     with StatusLine() as line:
-        operator = TerminalOperator(line, told.yes_to, told.left_out, quiet=told.as_json)
+        operator = TerminalOperator(line, flags.yes_to, flags.left_out, quiet=flags.as_json)
         try:
             yield operator
         except (ConnectionFailed, TimedOut):  # errors of clusters do not know of the drill
@@ -109,16 +109,16 @@ def open_operator(told: Told) -> Iterator[TerminalOperator]:
 class PipelineDrills:
     """The drills of one pipeline; what each method returns is the exit code."""
 
-    def __init__(self, files: tuple[str, ...], told: Told) -> None:
-        self.flow, self._files, self._told = load_flow(files), files, told
+    def __init__(self, files: tuple[str, ...], flags: DrillFlags) -> None:
+        self.flow, self._files, self._flags = load_flow(files), files, flags
 
     @contextmanager
     def open_actor(self) -> Iterator[Actor]:
         """Give a command who acts: the operator at this terminal, with the options' rights."""
         from k2ktui.drill.ownership import Actor
 
-        may = access_to(self.flow.config, unlock=self._told.unlock)
-        with open_operator(self._told) as operator:
+        may = access_to(self.flow.config, unlock=self._flags.unlock)
+        with open_operator(self._flags) as operator:
             yield Actor(self.flow, self._files, may, operator)
 
     def dry_run(self, kind: DrillKind, options: DrillOptions) -> int:
@@ -127,7 +127,7 @@ class PipelineDrills:
 
         hooks = self.flow.config.drill.hook_list
         topics = read_topics(self.flow, kind, options) if options.topics else None
-        return _show_phases(kind, options, hooks, {}, topics, as_json=self._told.as_json)
+        return _show_phases(kind, options, hooks, {}, topics, as_json=self._flags.as_json)
 
     def begin(self, kind: DrillKind, options: DrillOptions) -> int:
         """Begin a drill."""
@@ -151,11 +151,11 @@ class PipelineDrills:
 
     def _go_on(self, act: Callable[..., Drill], drill_id: str, **how: Any) -> int:
         with self.open_actor() as actor:
-            drill = act(actor, drill_id, take_over=self._told.take_over, **how)
+            drill = act(actor, drill_id, take_over=self._flags.take_over, **how)
         return self._print_result(drill)
 
     def _print_result(self, drill: Drill) -> int:
-        if self._told.as_json:
+        if self._flags.as_json:
             print_json(report_json(drill))
         else:
             for line in summarize(drill):
@@ -189,7 +189,7 @@ class PipelineDrills:
 
         name = self.flow.config.name
         drills, rehearsals = list_all(self.flow)
-        if self._told.as_json:
+        if self._flags.as_json:
             columns = ("id", "kind", "status", "started_by", "topics")
             rows = [{column: getattr(drill, column) for column in columns} for drill in drills]
             trend = [rehearsal.as_json() for rehearsal in rehearsals]
@@ -205,7 +205,7 @@ class PipelineDrills:
 
         drill = read_drill(self.flow, drill_id)
         acting = is_acted_on(drill)
-        if self._told.as_json:
+        if self._flags.as_json:
             print_json({**asdict(drill), "acting": acting})
         else:
             print_drill(drill, acting=acting)
@@ -217,31 +217,31 @@ class PipelineDrills:
         from k2ktui.drill.report_html import report_html
 
         pages = (report_html, report_json, report_markdown)
-        return _print_report(html, self._told, *pages, *read_report(self.flow, drill_id))
+        return _print_report(html, self._flags, *pages, *read_report(self.flow, drill_id))
 
     def verify(self, drill_id: str) -> int:
         """Verify the report of a drill against the journal."""
         from k2ktui.drill.operations import verify_drill
 
         drill, problems = verify_drill(self.flow, drill_id)
-        return _print_problems(drill.id, problems, "report and the journal", self._told)
+        return _print_problems(drill.id, problems, "report and the journal", self._flags)
 
 
 class DirectoryDrills:
     """The site drills of a directory; what each method returns is the exit code."""
 
-    def __init__(self, directory: Path, told: Told) -> None:
+    def __init__(self, directory: Path, flags: DrillFlags) -> None:
         from k2ktui.fleet.files import read_directory
 
-        self._directory, self._told = directory, told
-        self._only = pattern_of("--only", told.only)
+        self._directory, self._flags = directory, flags
+        self._only = pattern_of("--only", flags.only)
         self._files = read_directory(directory)
 
     @property
     def _choice(self) -> SiteChoice:
         from k2ktui.site.operations import SiteChoice
 
-        return SiteChoice(self._told.cluster, self._only, frozenset(self._told.left_out))
+        return SiteChoice(self._flags.cluster, self._only, frozenset(self._flags.left_out))
 
     def dry_run(self, kind: DrillKind, options: DrillOptions) -> int:
         """Print which pipelines a site drill would move, on stderr, and what it would do."""
@@ -267,16 +267,16 @@ class DirectoryDrills:
             "unknown": [file.file for file in selected.unknown],
             "hooks": {m.pipeline: [*map(hook_json, hooks[m.file])] for m in selected.members},
         }
-        return _show_phases(kind, options, (), shown, None, as_json=self._told.as_json)
+        return _show_phases(kind, options, (), shown, None, as_json=self._flags.as_json)
 
     def begin(self, kind: DrillKind, options: DrillOptions) -> int:
         """Begin a site drill."""
         from k2ktui.site.operations import start_site
 
-        told = self._told
-        with open_operator(told) as operator:
+        flags = self._flags
+        with open_operator(flags) as operator:
             site = start_site(
-                self._files, kind, options, self._choice, operator, unlock=told.unlock
+                self._files, kind, options, self._choice, operator, unlock=flags.unlock
             )
         return self._print_result(site)
 
@@ -293,14 +293,14 @@ class DirectoryDrills:
         return self._go_on(abort_site, drill_id)
 
     def _go_on(self, act: Callable[..., SiteDrill], drill_id: str, **how: Any) -> int:
-        told = self._told
-        how |= {"take_over": told.take_over, "left_out": frozenset(told.left_out)}
-        with open_operator(told) as operator:
-            site = act(self._files, drill_id, operator, unlock=told.unlock, **how)
+        flags = self._flags
+        how |= {"take_over": flags.take_over, "left_out": frozenset(flags.left_out)}
+        with open_operator(flags) as operator:
+            site = act(self._files, drill_id, operator, unlock=flags.unlock, **how)
         return self._print_result(site)
 
     def _print_result(self, site: SiteDrill) -> int:
-        if self._told.as_json:
+        if self._flags.as_json:
             print_json(site_json(site))
         else:
             for line in summarize_site(site):
@@ -323,7 +323,7 @@ class DirectoryDrills:
         from k2ktui.site.operations import list_sites
 
         sites, errors = list_sites(self._files)
-        if self._told.as_json:
+        if self._flags.as_json:
             rows = [
                 {
                     "id": site.id,
@@ -347,7 +347,7 @@ class DirectoryDrills:
         from k2ktui.site.operations import read_site
 
         site = read_site(self._files, drill_id)
-        if self._told.as_json:
+        if self._flags.as_json:
             print_json(site_json(site))
             return ExitCode.OK
         title = f"{safe_text(site.id)}  {site.kind} of {safe_text(site.name)}: {site.status}"
@@ -368,14 +368,14 @@ class DirectoryDrills:
             return render_html(make_site_report(site))
 
         pages = (site_html, site_json, site_markdown)
-        return _print_report(html, self._told, *pages, read_site(self._files, drill_id))
+        return _print_report(html, self._flags, *pages, read_site(self._files, drill_id))
 
     def verify(self, drill_id: str) -> int:
         """Verify the reports of all members against their journals."""
         from k2ktui.site.operations import verify_site
 
         problems = verify_site(self._files, drill_id)
-        return _print_problems(drill_id, problems, "reports and the journals", self._told)
+        return _print_problems(drill_id, problems, "reports and the journals", self._flags)
 
 
 def _show_phases(
@@ -460,7 +460,7 @@ def _exit_code(bad: bool) -> int:
 
 def _print_report(
     path: Path | None,
-    told: Told,
+    flags: DrillFlags,
     as_html: Callable[..., str],
     as_json: Callable[..., object],
     as_markdown: Callable[..., str],
@@ -471,7 +471,7 @@ def _print_report(
     Raises:
         ConfigError: the file cannot be written.
     """
-    if path is None and told.as_json:
+    if path is None and flags.as_json:
         print_json(as_json(*read))
     elif path is None:
         click.echo(as_markdown(*read), nl=False)
@@ -487,11 +487,11 @@ def _print_report(
     return ExitCode.OK
 
 
-def _print_problems(drill_id: str, problems: Sequence[str], what: str, told: Told) -> int:
-    if told.as_json:
+def _print_problems(drill_id: str, problems: Sequence[str], what: str, flags: DrillFlags) -> int:
+    if flags.as_json:
         print_json({"id": drill_id, "problems": problems})
     for problem in problems:
         click.echo(problem, err=True)
-    if not problems and not told.as_json:
+    if not problems and not flags.as_json:
         click.echo(f"The {what} fit together.")
     return _exit_code(bool(problems))

@@ -157,8 +157,8 @@ def switchover_options(function: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a command was told before it reads or changes drills.
+class DrillFlags:
+    """What a command is given before it reads or changes drills.
 
     Attributes:
         as_json: print JSON, and only errors beside it.
@@ -179,11 +179,11 @@ class Told:
     left_out: tuple[str, ...] = ()
 
 
-TOLD = ("as_json", "unlock", "yes_to", "take_over", "from_cluster", "only", "leave_out")
-"""The parameters of commands that :func:`read_told` takes."""
+DRILL_FLAGS = ("as_json", "unlock", "yes_to", "take_over", "from_cluster", "only", "leave_out")
+"""The parameters of commands that :func:`read_drill_flags` takes."""
 
 
-def read_told(
+def read_drill_flags(
     *,
     as_json: bool,
     unlock: bool,
@@ -192,14 +192,14 @@ def read_told(
     take_over: bool = False,
     from_cluster: str | None = None,
     only: str | None = None,
-) -> Told:
-    """Return what a command was told.
+) -> DrillFlags:
+    """Return what a command is given before it reads or changes drills.
 
     Raises:
         ConfigError: ``--yes-to`` names what is no phase.
     """
     agreed = read_phases(yes_to)
-    return Told(as_json, unlock, agreed, take_over, from_cluster or "", only, leave_out)
+    return DrillFlags(as_json, unlock, agreed, take_over, from_cluster or "", only, leave_out)
 
 
 def drill_options(

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from k2ktui.drill.changes.kind import Kind, read_change
+from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.operator import UnaskedOperator
 from k2ktui.drill.session import Session, finish_drill
@@ -33,7 +33,7 @@ from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
 from k2ktui.text import safe_text
 
 
-class Release(Kind):
+class Release(ChangeHandler):
     """Drills that no longer keep the forward pipeline from starting."""
 
     kind = ChangeKind.RELEASE
@@ -71,7 +71,7 @@ def _names(session: Session, change: Change) -> str:
     return ", ".join(safe_text(id_) for id_ in ids)
 
 
-class ReleasedTopics(Kind):
+class ReleasedTopics(ChangeHandler):
     """Topics that the forward pipeline copies again, after a failback of some topics."""
 
     kind = ChangeKind.RELEASED_TOPICS
@@ -185,7 +185,7 @@ def _describe_move(session: Session, at: SourcePartition, now: int | None, then:
     return f"position of {session.forward.name} on {safe_text(at)}: {before} → {after}"
 
 
-class Tail(Kind):
+class Tail(ChangeHandler):
     """A tail that is copied, exported or left out."""
 
     kind = ChangeKind.TAIL
@@ -217,7 +217,7 @@ class Tail(Kind):
         return [f"what was copied from {name_partitions(copied)} stays on the new primary"]
 
 
-class Positions(Kind):
+class Positions(ChangeHandler):
     """Positions of the forward pipeline that were moved past records."""
 
     kind = ChangeKind.POSITIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from k2ktui.drill.changes.kind import Kind, read_change
+from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.changes import read_host
 from k2ktui.engine.drill.model import Change, ChangeKind
@@ -35,7 +35,7 @@ def is_on_this_host(session: Session, change: Change) -> bool:
     return read_change(session.drill, change, read_host) == this_host()
 
 
-class StoppedJob(Kind):
+class StoppedJob(ChangeHandler):
     """The pipeline's job, which was stopped."""
 
     kind = ChangeKind.JOB
@@ -65,7 +65,7 @@ class StoppedJob(Kind):
         return []
 
 
-class StartedJob(Kind):
+class StartedJob(ChangeHandler):
     """The forward pipeline's job, which a failback started."""
 
     kind = ChangeKind.STARTED_JOB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from k2ktui.drill.changes.kind import Kind, read_change
+from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.changes import (
     EVERYONE,
@@ -19,7 +19,7 @@ from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quota
 from k2ktui.text import safe_text
 
 
-class AccessRules(Kind):
+class AccessRules(ChangeHandler):
     """Rules that deny Write on topics of the source to everyone."""
 
     kind = ChangeKind.ACLS
@@ -59,7 +59,7 @@ def _write_on(topic: str) -> str:
     return f"Write on topic {safe_text(topic)} of the source to User:*"
 
 
-class Quotas(Kind):
+class Quotas(ChangeHandler):
     """Producer quotas of the source that drills lowered before ``--fence quota`` was given up."""
 
     kind = ChangeKind.QUOTAS

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from confluent_kafka import KafkaError, KafkaException
 
-from k2ktui.drill.changes.kind import Kind, read_change
+from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.changes import (
     digest_rows,
@@ -30,7 +30,7 @@ from k2ktui.text import list_names, safe_text
 _NAMED = 20
 
 
-class Offsets(Kind):
+class Offsets(ChangeHandler):
     """Committed offsets of groups."""
 
     kind = ChangeKind.OFFSETS
@@ -132,7 +132,7 @@ def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite]
     return left, problems
 
 
-class ShadowGroups(Kind):
+class ShadowGroups(ChangeHandler):
     """Groups of the drill's own: nothing of them is shown."""
 
     kind = ChangeKind.SHADOW_GROUPS
@@ -174,7 +174,7 @@ def delete_shadow_groups(session: Session) -> None:
             ) from error
 
 
-class Rights(Kind):
+class Rights(ChangeHandler):
     """ACLs that were created, with the entries of the journal that take them back."""
 
     kind = ChangeKind.RIGHTS
@@ -187,7 +187,7 @@ class Rights(Kind):
         return [f"{change.what}: they stay. Undo them: {how}"]
 
 
-class Epochs(Kind):
+class Epochs(ChangeHandler):
     """Raised producer epochs: a start takes over, and is allowed as soon as the drill is aborting.
 
     So there is nothing to restore.
@@ -200,7 +200,7 @@ class Epochs(Kind):
         yield f"starts of {safe_text(session.config.name)}: refused → allowed"
 
 
-class MovedTopics(Kind):
+class MovedTopics(ChangeHandler):
     """Topics of a drill over some topics, which no run copies any more."""
 
     kind = ChangeKind.MOVED_TOPICS

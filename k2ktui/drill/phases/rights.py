@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from time import time
 
-from k2ktui.drill.changes.kind import read_change
+from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.session import Session
 from k2ktui.drill.topics import read_routes
 from k2ktui.engine.acl import Acl

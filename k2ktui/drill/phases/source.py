@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from time import monotonic, time
 
-from k2ktui.drill.changes.kind import read_change
+from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
 from k2ktui.drill.phases.leave_topics import run_leave_topics
 from k2ktui.drill.session import PhaseResult, Session, failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from k2ktui.drill.changes.kinds import KINDS
+from k2ktui.drill.changes.handlers import HANDLERS
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_failovers
 from k2ktui.drill.session import PhaseResult, Session, failed
@@ -82,7 +82,7 @@ def _find_fences(session: Session, failover: Drill) -> Iterator[str]:
     """Yield what the failover set on the old source and what is still there."""
     for change in failover.changes:
         try:
-            if KINDS[change.kind].blocks_return(session):
+            if HANDLERS[change.kind].blocks_return(session):
                 undo = describe_undo(failover, change.kind)
                 yield f"{change.what}: the reverse pipeline cannot write either. {undo}"
         except Refused:

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from k2ktui.drill.changes.failback import is_before, offset_of, write_positions
-from k2ktui.drill.changes.kind import read_change
+from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.release import release_forward, start_forward
 from k2ktui.drill.session import PhaseResult, Session, failed

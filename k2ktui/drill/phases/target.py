@@ -9,8 +9,8 @@ from time import monotonic, time
 
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.changes.jobs import find_own_job, is_on_this_host
-from k2ktui.drill.changes.kind import read_change
 from k2ktui.drill.logs import SourceLogs, list_partitions, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned

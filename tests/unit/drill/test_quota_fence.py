@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from k2ktui.drill.changes import source as source_changes
-from k2ktui.drill.changes.kinds import KINDS, restore
+from k2ktui.drill.changes.handlers import HANDLERS, restore
 from k2ktui.drill.peers import ALONE
 from k2ktui.drill.phases import source
 from k2ktui.drill.previews import preview_abort, preview_resume
@@ -95,7 +95,7 @@ class Closed:
 
 def test_a_failback_finds_the_quotas_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     session = cast(Session, SimpleNamespace(target=None))
-    quotas = KINDS[ChangeKind.QUOTAS]
+    quotas = HANDLERS[ChangeKind.QUOTAS]
     monkeypatch.setattr(source_changes, "producer_quotas", lambda _: LOW)
     assert quotas.blocks_return(session)
     monkeypatch.setattr(source_changes, "producer_quotas", lambda _: [Quota(ANN, 5000.0)])

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from k2ktui.drill.changes.kind import UnusableChange, read_change
-from k2ktui.drill.changes.kinds import restore
+from k2ktui.drill.changes.handler import UnusableChange, read_change
+from k2ktui.drill.changes.handlers import restore
 from k2ktui.drill.phases.target import read_fenced
 from k2ktui.drill.session import Session
 from k2ktui.engine.access import Access

@@ -1,4 +1,4 @@
-"""What each kind of change of a drill is asked for, and how its record is read."""
+"""How the changes of one kind that drills record are shown and restored, and how they are read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class UnusableChange(Refused):
     """The state before or after a change is not as drills record it."""
 
 
-class Kind:
-    """A kind of change; what it does not say is nothing.
+class ChangeHandler:
+    """Shows and restores the changes of one kind that drills have recorded.
+
+    What a subclass does not override shows, and restores, nothing.
 
     Previews are shown to the person who continues a drill whose author is not proven. So they name
     every object with its current state on the clusters, and of the record only what is acted on.

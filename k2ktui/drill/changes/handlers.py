@@ -1,12 +1,12 @@
-"""All kinds of changes of a drill, and the restoring of any."""
+"""The handlers of all kinds of changes of a drill; any change is restored here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from k2ktui.drill.changes.failback import Positions, Release, ReleasedTopics, Tail
+from k2ktui.drill.changes.handler import ChangeHandler, UnusableChange
 from k2ktui.drill.changes.jobs import StartedJob, StoppedJob
-from k2ktui.drill.changes.kind import Kind, UnusableChange
 from k2ktui.drill.changes.source import AccessRules, Quotas
 from k2ktui.drill.changes.target import Epochs, MovedTopics, Offsets, Rights, ShadowGroups
 from k2ktui.drill.session import Session
@@ -14,9 +14,9 @@ from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Change, ChangeKind
 
-KINDS: Mapping[ChangeKind, Kind] = {
-    kind.kind: kind
-    for kind in (
+HANDLERS: Mapping[ChangeKind, ChangeHandler] = {
+    handler.kind: handler
+    for handler in (
         ShadowGroups(),
         AccessRules(),
         Quotas(),
@@ -45,7 +45,7 @@ def restore(session: Session, change: Change) -> list[str]:
     if session.drill.kind is DrillKind.REHEARSE and change.kind is not ChangeKind.SHADOW_GROUPS:
         return [f"{change.what}: no rehearsal does this, so it was not undone"]
     try:
-        return KINDS[change.kind].restore(session, change)
+        return HANDLERS[change.kind].restore(session, change)
     except UnusableChange as error:
         # Another attempt would fail, too.
         return [
