@@ -50,8 +50,6 @@ def packages() -> list[str]:
 
 # A task of a worker that is decommissioned ends in peace, and is repeated if it does not.
 DECOMMISSIONED = {"spark.decommission.enabled": "true"}
-# Long enough that whatever happens to a worker happens in the middle of a lap.
-LAP = {"spark.lap": "12 seconds"}
 WAITING = "its lap waits for a free core of Spark"
 KILLED_AT = ("sent", "before-commit", "after-commit")
 
@@ -99,7 +97,7 @@ def test_a_copy_whose_executors_and_workers_are_lost(
     secure.allow(USER, [AclOperation.READ], topic)
     pipe = Pipeline(tmp_path, secure.node, target, [topic])
     login = {"source.kafka.common": secure.java(USER)}
-    pipe.settings = settings(cluster, python, pipe.steps_on_executors) | login | LAP
+    pipe.settings = settings(cluster, python, pipe.steps_on_executors) | login
     with pipe.start() as run:
         with Traffic(secure.node, {topic: 4}, seed=7):
             with Watch(cluster.directory, [PASSWORD]) as watch:
@@ -107,11 +105,11 @@ def test_a_copy_whose_executors_and_workers_are_lost(
                 await_all_partitions(target, topic, run)
             assert watch.looked and not watch.shown and not watch.stored
             for times, in_time in enumerate((True, False), start=1):
-                decommission(cluster, run, times, in_time)
+                decommission(cluster, pipe, run, times, in_time)
                 await_progress(run)
                 await_all_partitions(target, topic, run)
                 cluster.add_worker()
-            kill_both(cluster, run, lambda: await_all_partitions(target, topic, run))
+            kill_both(cluster, pipe, run, lambda: await_all_partitions(target, topic, run))
             for _ in range(2):
                 cluster.add_worker()
             await_progress(run)
@@ -146,17 +144,27 @@ def await_all_partitions(target: KafkaNode, topic: str, run: Run) -> None:
     eventually(grown, lambda: f"all of {topic} grows\n{run.tail()}", 180.0)
 
 
-def kill_executor_at(cluster: SparkCluster, pipe: Pipeline, run: Run, step: str) -> None:
-    eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-    reported = run.reported
-    # A task that stands still runs: between two laps a loss is not reported.
+@contextlib.contextmanager
+def stopped_lap(cluster: SparkCluster, pipe: Pipeline, step: str) -> Iterator[psutil.Process]:
+    """Let a lap stand still at a step: its executor. Afterwards it goes on, if it can.
+
+    Between two laps a loss is not reported, and a decommissioned worker has none to end.
+    """
     pipe.arm(step, signal.SIGSTOP)
     pipe.await_hit(step)
-    executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
-    executor.kill()
-    run.expect("note", is_loss_note, since=reported)
+    executor, task = eventually(cluster.suspended, f"a task stands still at {step}")
+    yield executor
     with contextlib.suppress(psutil.NoSuchProcess):
-        worker.resume()  # its slot has been fenced: what it still does is for nothing
+        task.resume()
+
+
+def kill_executor_at(cluster: SparkCluster, pipe: Pipeline, run: Run, step: str) -> None:
+    """Kill the executor of a lap; its slot is fenced: what it still does is for nothing."""
+    await_both(cluster)
+    reported = run.reported
+    with stopped_lap(cluster, pipe, step) as executor:
+        executor.kill()
+        run.expect("note", is_loss_note, since=reported)
     await_progress(run)
 
 
@@ -172,30 +180,35 @@ def await_both(cluster: SparkCluster) -> list[psutil.Process]:
     return working
 
 
-def decommission(cluster: SparkCluster, run: Run, times: int, in_time: bool) -> None:
+def decommission(
+    cluster: SparkCluster, pipe: Pipeline, run: Run, times: int, in_time: bool
+) -> None:
     """Decommission a worker, for the nth time; its lap ends, or its executor is killed."""
-    leaving, staying = await_both(cluster)
-    await_progress(run)
+    workers = await_both(cluster)
     reported = run.reported
-    (executor,) = executors_of(leaving)
-    leaving.send_signal(signal.SIGPWR)
-    cluster.await_decommissioning(times)
-    if not in_time:
-        executor.kill()
-        run.expect("note", is_loss_note, since=reported)
+    with stopped_lap(cluster, pipe, "sent") as executor:
+        leaving, staying = sorted(workers, key=lambda worker: executor not in executors_of(worker))
+        leaving.send_signal(signal.SIGPWR)
+        cluster.await_decommissioning(times)
+        if not in_time:
+            executor.kill()
+            run.expect("note", is_loss_note, since=reported)
     eventually(lambda: not executors_of(leaving), "its executor has ended")
     assert executors_of(staying)
     notes = [event for event in run.events()[reported:] if event["event"] == "note"]
     assert any(map(is_loss_note, notes)) != in_time, run.tail()
 
 
-def kill_both(cluster: SparkCluster, run: Run, await_copying: Callable[[], None]) -> None:
+def kill_both(
+    cluster: SparkCluster, pipe: Pipeline, run: Run, await_copying: Callable[[], None]
+) -> None:
     """Kill one worker, with which the copy goes on, then the other one, without which it waits."""
-    first, second = await_both(cluster)
-    await_progress(run)
+    workers = await_both(cluster)
     reported = run.reported
-    first.kill()
-    run.expect("note", is_loss_note, since=reported)
+    with stopped_lap(cluster, pipe, "sent") as executor:
+        first, second = sorted(workers, key=lambda worker: executor not in executors_of(worker))
+        first.kill()
+        run.expect("note", is_loss_note, since=reported)
     await_progress(run)
     await_copying()
     reported = run.reported
