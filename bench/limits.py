@@ -1,54 +1,57 @@
 """How far a copy can get on two cores that both brokers share: ``python -m bench.limits --keep``.
 
 Where all cores are busy, a ratio of records/s is a ratio of CPU time, that of the brokers included.
-What no copy can leave out is measured, or taken from the rows: the brokers' time, the codec alone
-(each record holds its offset, so a batch of other offsets is compressed again), and for batches
-without one the sockets alone. MirrorMaker 2's time over the sum is the most that can be reached.
+What no copy can leave out is measured, or taken from the rows: the brokers' time, the core alone
+(offsets and checksums; and where batches are merged, their codec: each record holds its offset, so
+a batch of other offsets is compressed again), and the sockets alone. MirrorMaker 2's time over the
+sum is the most that can be reached.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import cramjam
-import lz4.frame
-import zstandard
-
 from bench.load import key_of, value_of
 from bench.machine import describe
-from bench.model import GB, Codec, DataSet, Results, recall
+from bench.model import GB, DataSet, Results, recall
 from bench.plan import REFERENCE
 from bench.sections import put_section
 from bench.targets import Compared, chosen, compare, usable
+from k2ktui.log.core import core
+from k2ktui.log.plain import write_batch
+from k2ktui.log.varints import encode_varint
+from k2ktui.native.binding import Core, Piece
+from k2ktui.replication.copying.batch_router import MERGED_LEVELS, merged_bytes
+from k2ktui.replication.copying.partition_reader import SMALL_BYTES
 
 _OUT = Path(__file__).parent
-_BYTES = 32 << 20
-_PART = 64 << 10
+_BYTES = 16 << 20
+_ANSWER = 4 << 20  # bytes before compression
+_LARGEST = 900 << 10
 _TURNS = 5
-_ZSTD_LEVEL = 1  # as k2ktui writes merged batches
+_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
-Convert = Callable[[bytes], bytes]
-# For each codec, what compresses and what decompresses.
-_CODECS: Mapping[Codec, tuple[Convert, Convert]] = {
-    "lz4": (
-        lambda data: lz4.frame.compress(data, block_linked=False, store_size=False),
-        lz4.frame.decompress,
-    ),
-    "snappy": (
-        lambda data: bytes(cramjam.snappy.compress_raw(data)),
-        lambda data: bytes(cramjam.snappy.decompress_raw(data)),
-    ),
-    "zstd": (
-        zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress,
-        zstandard.ZstdDecompressor().decompress,
-    ),
-}
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What the core does with a data set, without brokers and sockets.
+
+    Attributes:
+        seconds: CPU seconds per GB before compression.
+        merges: whether batches of this size are merged.
+        read, written: bytes of batches for each byte before compression.
+    """
+
+    seconds: float
+    merges: bool
+    read: float
+    written: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,13 @@ class Limit:
     Attributes:
         row: ours beside MirrorMaker 2.
         theirs: of the faster tuned MirrorMaker 2 and of both brokers with it.
-        codec: decompressing and compressing, alone; 0 without a codec.
-        sockets: receiving and sending without looking at a byte; 0 with a codec, where the bytes
-            are fewer than those that are counted.
+        core: the core alone.
+        sockets: receiving and sending as many bytes without looking at them.
     """
 
     row: Compared
     theirs: float
-    codec: float
+    core: float
     sockets: float
 
     @property
@@ -76,44 +78,72 @@ class Limit:
     @property
     def most(self) -> float:
         """MirrorMaker 2's records/s times this are the most that cores leave."""
-        return self.theirs / (self.brokers + self.codec + self.sockets)
+        return self.theirs / (self.brokers + self.core + self.sockets)
 
 
-def codec_seconds(codec: Codec, record_bytes: int) -> float:
-    """Return the CPU seconds that a codec takes for a GB, in batches of 64 KiB, both ways."""
-    if codec == "none":
-        return 0.0
-    compress, decompress = _CODECS[codec]
-    parts = _parts(record_bytes)
-    compressed = [compress(part) for part in parts]
-    return _seconds(compress, parts) + _seconds(decompress, compressed)
+def measure(data: DataSet) -> Alone:
+    """Return what the core takes for a data set, from fetch answers to batches to be sent.
 
-
-def _parts(record_bytes: int) -> Sequence[bytes]:
-    parts, part, size, number = [], bytearray(), 0, 0
-    while size < _BYTES:
-        while len(part) < _PART:
-            part += key_of(number) + value_of(number, record_bytes)
-            number += 1
-        parts.append(bytes(part))
-        size += len(part)
-        part.clear()
-    return parts
-
-
-def _seconds(convert: Convert, parts: Iterable[bytes]) -> float:
-    """Return the least CPU seconds of several turns, for a GB before compression."""
-    turns = []
+    Raises:
+        RuntimeError: it is not installed.
+    """
+    in_c = core()
+    if in_c is None:
+        raise RuntimeError("limits are measured with the core in C")
+    answers, size = _answers(data)
+    read = sum(map(len, answers)) / size
+    codec = _CODECS[data.codec]
+    merges = len(answers[0]) * data.batch_kib / (_ANSWER >> 10) <= SMALL_BYTES[codec]
+    turns, written = [], 0
     for _ in range(_TURNS):
         begun = time.thread_time()
-        for part in parts:
-            convert(part)
+        written = sum(_pass_on(in_c, answer, codec, merges=merges) for answer in answers)
         turns.append(time.thread_time() - begun)
-    return min(turns) / (_BYTES / GB)
+    return Alone(min(turns) / (size / GB), merges, read, written / size)
 
 
-def limits(results: Results, codecs: Callable[[Codec, int], float]) -> list[Limit]:
-    """Return the limit of each data set; ``codecs`` is :func:`codec_seconds`."""
+def _answers(data: DataSet) -> tuple[list[bytearray], int]:
+    """Return fetch answers with the batches of a data set, and the bytes of their records."""
+    answers, answer, size, number = list[bytearray](), bytearray(), 0, 0
+    while size < _BYTES:
+        first, records, held = number, list[tuple[int, bytes]](), 0
+        while held < data.batch_kib << 10:
+            key, value = key_of(number), value_of(number, data.size)
+            tail = encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
+            records.append((number, tail))
+            number, held = number + 1, held + len(key) + len(value)
+        batch = write_batch(records, _CODECS[data.codec])
+        batch[:8] = first.to_bytes(8, "big")
+        answer += batch
+        size += held
+        if size // _ANSWER > len(answers):
+            answers.append(answer)
+            answer = bytearray()
+    return answers, size
+
+
+def _pass_on(in_c: Core, answer: bytearray, codec: int, *, merges: bool) -> int:
+    """Do to the batches of an answer what a copy does; return the bytes to be sent."""
+    rows, sent, sequence = in_c.scan(answer).rows, 0, 0
+    rows["mergeable"] = merges
+    while len(rows):
+        if merges:
+            merged = in_c.coalesce(
+                *([Piece(answer, rows)], merged_bytes(_LARGEST), MERGED_LEVELS.get(codec, 0)),
+                largest=_LARGEST,
+            )
+            batch, taken, count = merged.data, merged.batches, merged.count
+        else:
+            begin = int(rows[0]["position"])
+            taken, count = 1, int(rows[0]["count"])
+            batch = memoryview(answer)[begin : begin + int(rows[0]["size"])]
+        in_c.stamp(batch, 1, 0, sequence, transactional=True, checksum_known=True)
+        rows, sent, sequence = rows[taken:], sent + len(batch), sequence + count
+    return sent
+
+
+def limits(results: Results, measured: Callable[[DataSet], Alone]) -> list[Limit]:
+    """Return the limit of each data set; ``measured`` is :func:`measure`."""
     copies = {name: one for name, one in chosen(results).items() if usable(one)}
     sockets: dict[float, float] = {}
     for (contender, _), one in copies.items():
@@ -123,40 +153,41 @@ def limits(results: Results, codecs: Callable[[Codec, int], float]) -> list[Limi
             sockets[one.record_bytes] = min(least, one.cpu_per_gb)
     found = []
     for row in compare(results):
-        data = row.data
         if row.ratio is None or not row.cpu_with_brokers or not row.ours.brokers_cpu_per_gb:
             continue
-        alone = sockets.get(row.ours.record_bytes, 0.0) if data.codec == "none" else 0.0
-        found.append(Limit(row, row.cpu_with_brokers, codecs(data.codec, data.size), alone))
+        alone = measured(row.data)
+        share = (alone.read + alone.written) / 2 if row.data.codec != "none" else 1.0
+        by_sockets = share * sockets.get(row.ours.record_bytes, 0.0)
+        found.append(Limit(row, row.cpu_with_brokers, alone.seconds, by_sockets))
     return found
 
 
 def report(found: Iterable[Limit], machine: Mapping[str, str]) -> str:
     """Return the section of RESULTS.md."""
     rows = [
-        f"| {one.row.data} | {one.theirs:.1f} | {one.brokers:.1f} "
-        f"| {f'{one.codec:.1f}' if one.codec else '-'} "
-        f"| {f'{one.sockets:.1f}' if one.sockets else '-'} "
-        f"| {one.most:.2f} {_TIMES} | {one.row.ratio or 0:.2f} {_TIMES} |"
+        f"| {one.row.data} | {one.theirs:.1f} | {one.brokers:.1f} | {one.core:.1f} "
+        f"| {one.sockets:.1f} | {one.most:.2f} {_TIMES} | {one.row.ratio or 0:.2f} {_TIMES} |"
         for one in found
     ]
     lines = [f"{name}: {machine[name]}  " for name in ("Date", "CPU", "k2ktui") if name in machine]
     return "\n".join(
         [
-            "## Limits: what brokers, codecs and sockets leave of two cores",
+            "## Limits: what brokers, the core and sockets leave of two cores",
             "",
             *lines,
             "",
             "| records on the source | MirrorMaker 2 and brokers, CPU s/GB | brokers, of k2ktui "
-            "| codec alone | sockets alone | at most | reached |",
+            "| core alone | sockets alone | at most | reached |",
             "|---|---|---|---|---|---|---|",
             *rows,
             "",
-            "`python -m bench.limits`: the rows above, and each codec measured alone, in batches",
-            "of 64 KiB, both ways, zstd at level 1. Both tools keep two cores busy: their rates",
-            "are as their CPU time and that of the brokers. Sockets are the least that bare",
-            "sockets took for records of that size without a codec. What remains of k2ktui's",
-            "own time: records with other offsets, checksums, transactions, mapping.",
+            "`python -m bench.limits`: the rows above, and the core measured alone, from fetch",
+            "answers to batches to be sent: checksums, offsets, and the codec where batches are",
+            "merged. Compressed batches of more than 16 KiB are not: they are copied as they are.",
+            "Both tools keep two cores busy: their rates are as their CPU time and that of the",
+            "brokers. Sockets are the least that bare sockets took for records of that size",
+            "without a codec, times the share of these bytes that batches in a codec have. What",
+            "remains of k2ktui's own time: requests, transactions, mapping, Python.",
             "",
         ]
     )
@@ -167,7 +198,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.limits", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="write the section of RESULTS.md")
     keep = parser.parse_args().keep
-    text = report(limits(recall(_OUT).current(), cache(codec_seconds)), describe())
+    text = report(limits(recall(_OUT).current(), cache(measure)), describe())
     print(text)
     if keep:
         put_section(_OUT / "RESULTS.md", "limits", text)

@@ -43,9 +43,9 @@ from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdS
 from k2ktui.replication.copying.slot_settings import ProduceSettings
 from k2ktui.replication.copying.slot_task import CopyPath, Route, UnknownSchemas
 
-# Of zstd: merged text takes no more bytes than in batches of 16 KiB with level 3, as producers
-# send them, and a fifth less time.
-_MERGED_LEVELS = {4: 1}
+#: Level of the compression by the codec's number. Of zstd: merged text takes no more bytes than in
+#: batches of 16 KiB with level 3, as producers send them, and a fifth less time.
+MERGED_LEVELS = {4: 1}
 _MERGE_FROM = 3
 _LEAST_MERGED = 2
 _DECODED_TOGETHER_BYTES = 1 << 20
@@ -145,7 +145,7 @@ class BatchRouter:
             if merged is not None:
                 return [merged]
             largest = self._largest(reader)
-            run = _small_batches(reader, _merged_bytes(largest))
+            run = _small_batches(reader, merged_bytes(largest))
             if run is not None:
                 return self._rebuild(reader, run.batches, largest, run)
         batch = reader.ready.first
@@ -169,13 +169,13 @@ class BatchRouter:
         if in_c is None:
             return None
         largest = self._largest(reader)
-        most = _merged_bytes(largest)
+        most = merged_bytes(largest)
         pieces = reader.ready.mergeable(in_c, most, partial(_may_be_merged, reader))
         if not pieces:
             return None
         first = pieces[0].rows[0]
         epoch, codec = int(first["leader_epoch"]), int(first["attributes"]) & COMPRESSION_MASK
-        level = _MERGED_LEVELS.get(codec, 0)
+        level = MERGED_LEVELS.get(codec, 0)
         try:
             merged = in_c.coalesce(pieces, most, level, least=_LEAST_MERGED, largest=largest)
         except CoreError:
@@ -243,7 +243,7 @@ class BatchRouter:
         """
         rules, codec = reader.assignment.route, _codec_of(reader)
         in_one_pass = rules.schemas is None or self._ids is None
-        most = _merged_bytes(self._largest(reader))
+        most = merged_bytes(self._largest(reader))
         taken: list[_Taken] = []
         count = size = 0
         while reader.ready and count < batches and size < _DECODED_TOGETHER_BYTES:
@@ -335,7 +335,7 @@ def _may_be_merged(reader: PartitionReader, batch: Batch) -> bool:
     )
 
 
-def _merged_bytes(largest: int) -> int:
+def merged_bytes(largest: int) -> int:
     """Return up to which size batches are merged: the last of them has room, too.
 
     Each request and each batch takes time, ours and the broker's: large ones are faster.
