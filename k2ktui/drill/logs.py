@@ -15,7 +15,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.log.content import ContentReader, KafkaRecord
-from k2ktui.replication.topics.record_times import RecordTimeReader
+from k2ktui.replication.topics.record_times import read_times
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
@@ -58,12 +58,12 @@ class SourceLogs:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._mappings = session.flow.open_mappings(session.source, session.target)
-        self._times = RecordTimeReader(session.source)
+        self._content = ContentReader(session.source)
 
     def close(self) -> None:
         """Disconnect."""
         self._mappings.close()
-        self._times.close()
+        self._content.close()
 
     def topics(self) -> list[str]:
         """Return the source's topics that are replicated, or are to be.
@@ -116,11 +116,8 @@ class SourceLogs:
 
         MirrorMaker 2 stays before them, although it has copied every record.
         """
-        behind = {
-            (e.at.topic, e.at.partition): max(e.start, e.position or 0) for e in ends if e.lag
-        }
-        self._times.times(behind, _MARKERS_S)
-        copied = self._times.exhausted
+        behind = _next_offsets(end for end in ends if end.lag)
+        copied = read_times(self._content, behind, _MARKERS_S).exhausted
         return [
             replace(end, position=end.stable) if (end.at.topic, end.at.partition) in copied else end
             for end in ends
@@ -132,17 +129,10 @@ class SourceLogs:
         0 if there is none; None if it cannot be read.
         """
         behind = [end for end in ends if end.lag]
-        asked = [(e.at.topic, e.at.partition, max(e.start, e.position or 0)) for e in behind]
-        if not asked:
+        if not behind:
             return 0.0
-        with ContentReader(self._session.source) as reader:
-            answers = reader.next_records(asked, _AGE_S).values()
-        times = [
-            answer.timestamp_ms / 1000
-            for answer in answers
-            if isinstance(answer, KafkaRecord) and answer.timestamp_ms >= 0
-        ]
-        return max(0.0, time() - min(times)) if times else None
+        times = read_times(self._content, _next_offsets(behind), _AGE_S).times
+        return max(0.0, time() - min(times.values())) if times else None
 
     def count_bytes(self, ends: Sequence[SourceLogEnd]) -> int | None:
         """Return the size of the records that are not replicated: keys, values and headers.
@@ -152,14 +142,17 @@ class SourceLogs:
         behind = [end for end in ends if end.lag]
         if sum(end.lag for end in behind) > _MOST_SIZED:
             return None
-        asked = [
-            ((e.at.topic, e.at.partition, max(e.start, e.position or 0)), e.lag) for e in behind
-        ]
-        with ContentReader(self._session.source) as reader:
-            stretches = reader.stretches(asked, _AGE_S)
+        starts = _next_offsets(behind)
+        asked = [((*at, starts[at]), end.lag) for at, end in zip(starts, behind, strict=True)]
+        stretches = self._content.stretches(asked, _AGE_S)
         if any(stretch.unread for stretch in stretches):
             return None
         return sum(_size(record) for stretch in stretches for record in stretch.records.values())
+
+
+def _next_offsets(ends: Iterable[SourceLogEnd]) -> dict[Partition, int]:
+    """Return the offset of the next record to copy, in the same order."""
+    return {(e.at.topic, e.at.partition): max(e.start, e.position or 0) for e in ends}
 
 
 def _size(record: KafkaRecord) -> int:

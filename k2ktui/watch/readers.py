@@ -29,8 +29,9 @@ from k2ktui.kafka.clients import (
     target_cluster,
 )
 from k2ktui.kafka.properties.translation import wire
+from k2ktui.log.content import ContentReader
 from k2ktui.replication.topics.held_back import HeldBackReader
-from k2ktui.replication.topics.record_times import RecordTimeReader
+from k2ktui.replication.topics.record_times import RecordTimes, read_times
 from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.sync.drill.pair import OppositeDrills
 from k2ktui.sync.flow import Flow
@@ -127,7 +128,7 @@ class SourceReader:
         self._config = config
         self._cluster = clusters.source
         self._about = ClusterInfoReader(config, "source")
-        self._peek = RecordTimeReader(self._cluster)
+        self._content = ContentReader(self._cluster)
         self._held_back = HeldBackReader(self._cluster)
         self._drills = OppositeDrills(config, self._cluster)
 
@@ -144,10 +145,12 @@ class SourceReader:
         high = self._cluster.offsets(where, OffsetSpec.latest())
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         held = self._held_back.read(high, ends)
-        ages = self._ages(positions, starts, ends)
+        waiting = self._times(positions, starts, ends)
+        now = time.time()
+        ages = {at: max(0.0, now - written) for at, written in waiting.times.items()}
         drills, unread = self._drills.read()
         # MirrorMaker 2 stays before a marker at the end, although it has copied every record.
-        exhausted = {SourcePartition(*at): ends[at] for at in self._peek.exhausted}
+        exhausted = {SourcePartition(*at): ends[at] for at in waiting.exhausted}
         positions = {
             at: replace(p, offset=exhausted[at]) if at in exhausted else p
             for at, p in positions.items()
@@ -160,7 +163,7 @@ class SourceReader:
             ends=source_ends,
             topic_ids={name: topic.topic_id for name, topic in topics.items()},
             partitions=tuple(SourcePartition(*at) for at in where),
-            ages=ages,
+            ages=_by_source(ages),
             truncated=frozenset(
                 at for at, p in positions.items() if source_ends.get(at, p.offset) < p.offset
             ),
@@ -172,26 +175,24 @@ class SourceReader:
             deleted=find_deleted(self._config.topics, descriptions),
         )
 
-    def _ages(
+    def _times(
         self,
         positions: Mapping[SourcePartition, Position],
         starts: Mapping[Partition, int],
         ends: Mapping[Partition, int],
-    ) -> dict[SourcePartition, float]:
-        """Return the age in seconds of the next record to copy, for partitions that have one."""
+    ) -> RecordTimes:
+        """Return when the next record to copy was written, for partitions that have one."""
         offsets = {(s.topic, s.partition): p.offset for s, p in positions.items()}
         waiting = {
             at: offset
             for at, offset in offsets.items()
             if starts.get(at, offset + 1) <= offset < ends.get(at, -1)
         }
-        now = time.time()
-        times = self._peek.times(waiting, _PEEK_S)
-        return _by_source({at: max(0.0, now - written) for at, written in times.items()})
+        return read_times(self._content, waiting, _PEEK_S)
 
     def close(self) -> None:
         """Disconnect from the source."""
-        self._peek.close()
+        self._content.close()
         self._drills.close()
 
 

@@ -13,6 +13,7 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import Settings, topic_settings
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.log.content import ContentReader
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
@@ -21,7 +22,7 @@ from k2ktui.replication.preflight.checks import (
     passed_check,
     unknown_check,
 )
-from k2ktui.replication.topics.record_times import RecordTimeReader
+from k2ktui.replication.topics.record_times import read_times
 from k2ktui.text import counted
 
 NAME = "retention headroom"
@@ -180,15 +181,12 @@ def _timestamps(
         The times, the partitions whose first record has none, and those that have no record to
         copy, only markers of transactions.
     """
-    peek = RecordTimeReader(source)
-    try:
-        where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
-        times = peek.times(where, _TIMESTAMPS_S)
-    finally:
-        peek.close()
-    at_s_by_partition = {SourcePartition(*at): at_s for at, at_s in times.items()}
-    untimed = {SourcePartition(*at) for at in peek.untimed}
-    return at_s_by_partition, untimed, {SourcePartition(*at) for at in peek.exhausted}
+    where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
+    with ContentReader(source) as content:
+        found = read_times(content, where, _TIMESTAMPS_S)
+    at_s_by_partition = {SourcePartition(*at): at_s for at, at_s in found.times.items()}
+    untimed = {SourcePartition(*at) for at in found.untimed}
+    return at_s_by_partition, untimed, {SourcePartition(*at) for at in found.exhausted}
 
 
 def format_duration(seconds: float) -> str:

@@ -9,14 +9,14 @@ import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.topics.record_times import RecordTimeReader
+from k2ktui.log.content import ContentReader
+from k2ktui.replication.topics.record_times import RecordTimes, read_times
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     await_stable,
     create_topic,
     end_offsets,
-    eventually,
     produce,
     produce_transaction,
     unique_name,
@@ -29,11 +29,9 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def reader(source: KafkaNode) -> Iterator[RecordTimeReader]:
+def reader(source: KafkaNode) -> Iterator[ContentReader]:
     properties = {"bootstrap.servers": source.bootstrap}
-    opened = RecordTimeReader(
-        Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source")
-    )
+    opened = ContentReader(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
     yield opened
     opened.close()
 
@@ -44,72 +42,70 @@ def stamped(count: int, first: int = 0, partition: int = 0) -> list[Out]:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "snappy", "gzip"])
-def test_a_record_inside_a_batch(source: KafkaNode, reader: RecordTimeReader, codec: str) -> None:
+def test_a_record_inside_a_batch(source: KafkaNode, reader: ContentReader, codec: str) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(500), compression_type=codec, linger_ms=50)
     for offset in (0, 123, 499):
-        times = reader.times({(topic, 0): offset}, PATIENCE)
-        assert times == {(topic, 0): (NOW + offset) / 1000}
+        found = read_times(reader, {(topic, 0): offset}, PATIENCE)
+        assert found.times == {(topic, 0): (NOW + offset) / 1000}
 
 
-def test_aborted_records_are_passed_over(source: KafkaNode, reader: RecordTimeReader) -> None:
+def test_aborted_records_are_passed_over(source: KafkaNode, reader: ContentReader) -> None:
     topic = create_topic(source)
     produce_transaction(source, topic, stamped(200), commit=False)
     produce_transaction(source, topic, stamped(10, first=1000))
     await_stable(source, topic)
-    assert reader.times({(topic, 0): 0}, PATIENCE) == {(topic, 0): (NOW + 1000) / 1000}
+    assert read_times(reader, {(topic, 0): 0}, PATIENCE).times == {(topic, 0): (NOW + 1000) / 1000}
 
 
 def test_many_partitions_with_batches_larger_than_what_is_asked_for(
-    source: KafkaNode, reader: RecordTimeReader
+    source: KafkaNode, reader: ContentReader
 ) -> None:
     topic = create_topic(source, partitions=40)
     for partition in range(40):
         records = [Out(bytes(90_000), partition=partition, timestamp=NOW + partition)]
         produce(source, topic, records)
-    times = reader.times({(topic, p): 0 for p in range(40)}, PATIENCE)
-    assert times == {(topic, p): (NOW + p) / 1000 for p in range(40)}
+    found = read_times(reader, {(topic, p): 0 for p in range(40)}, PATIENCE)
+    assert found.times == {(topic, p): (NOW + p) / 1000 for p in range(40)}
 
 
-def test_what_is_not_there_is_left_out(source: KafkaNode, reader: RecordTimeReader) -> None:
+def test_what_is_not_there_is_left_out(source: KafkaNode, reader: ContentReader) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(3))
     end = end_offsets(source, topic)[0]
     where = {(topic, 0): 1, (unique_name("missing"), 0): 0, (topic, 7): 0}
-    eventually(lambda: reader.times(where, 1.0) == {(topic, 0): (NOW + 1) / 1000}, "only that")
-    assert reader.times({(topic, 0): end}, 0.5) == {}
-    assert reader.times({(topic, 0): end + 5}, PATIENCE) == {}, "out of range is no reason to wait"
+    assert read_times(reader, where, PATIENCE).times == {(topic, 0): (NOW + 1) / 1000}
+    assert read_times(reader, {(topic, 0): end}, PATIENCE).times == {}
+    assert read_times(reader, {(topic, 0): end + 5}, PATIENCE).times == {}, (
+        "out of range is no reason to wait"
+    )
 
 
 def test_partitions_without_a_further_record_are_known(
-    source: KafkaNode, reader: RecordTimeReader
+    source: KafkaNode, reader: ContentReader
 ) -> None:
     """Only the marker of a transaction follows; where a record follows, it is not exhausted."""
     topic = create_topic(source, partitions=2)
     produce(source, topic, [Out(b"v", partition=1, timestamp=NOW)])
     produce_transaction(source, topic, [Out(b"v", partition=0, timestamp=NOW)])
-    where, times = {(topic, 0): 1, (topic, 1): 0}, dict[tuple[str, int], float]()
-    waited = seconds_waited(lambda: times.update(reader.times(where, PATIENCE)), PATIENCE / 2)
+    where = {(topic, 0): 1, (topic, 1): 0}
+    found = read_times(reader, where, PATIENCE)
+    assert found == RecordTimes({(topic, 1): NOW / 1000}, frozenset({(topic, 0)}))
+    waited = seconds_waited(lambda: read_times(reader, where, PATIENCE), PATIENCE / 2)
     assert waited < PATIENCE / 2, "it does not wait for a record"
-    assert times == {(topic, 1): NOW / 1000}
-    assert reader.exhausted == {(topic, 0)}
-    assert reader.times({(topic, 0): 0}, PATIENCE) and not reader.exhausted
+    assert not read_times(reader, {(topic, 0): 0}, PATIENCE).exhausted
 
 
-def test_no_time_is_no_time(source: KafkaNode, reader: RecordTimeReader) -> None:
+def test_no_time_is_no_time(source: KafkaNode, reader: ContentReader) -> None:
     """Their timestamp is -1, which is not the last millisecond of 1969."""
     topic = create_topic(source, partitions=2)
     send_batches(source, topic, [make_batch([b"v"] * 3, timestamp=-1)])
     produce(source, topic, stamped(1, partition=1))
-    assert reader.times({(topic, 0): 1, (topic, 1): 0}, PATIENCE) == {(topic, 1): NOW / 1000}
-    assert reader.untimed == {(topic, 0)}
-    assert not reader.exhausted
-    assert reader.times({(topic, 1): 0}, PATIENCE) and not reader.untimed
+    found = read_times(reader, {(topic, 0): 1, (topic, 1): 0}, PATIENCE)
+    assert found == RecordTimes({(topic, 1): NOW / 1000}, untimed=frozenset({(topic, 0)}))
 
 
 def test_no_broker_answers() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1"}
-    reader = RecordTimeReader(
-        Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source")
-    )
-    assert reader.times({("topic", 0): 0}, 0.5) == {}
+    reader = ContentReader(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
+    assert read_times(reader, {("topic", 0): 0}, 0.5).times == {}
