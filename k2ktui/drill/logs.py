@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import time
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.drill.session import Session
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Partition, list_partitions
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.topics.record_times import read_times
 from k2ktui.text import list_names, safe_text
@@ -158,16 +158,6 @@ def _next_offsets(ends: Iterable[SourceLogEnd]) -> dict[Partition, int]:
 def _size(record: KafkaRecord) -> int:
     headers = sum(len(name.encode(errors="replace")) + len(v or b"") for name, v in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
-
-
-def list_partitions(cluster: Cluster, topics: Collection[str]) -> list[Partition]:
-    """Return the partitions of topics, of those that exist and can be described."""
-    return [
-        (topic.name, number)
-        for topic in cluster.describe(topics).values()
-        if isinstance(topic, TopicDescription)
-        for number in range(topic.partitions)
-    ]
 
 
 def digest_ends(ends: Iterable[SourceLogEnd]) -> str:

@@ -564,6 +564,16 @@ class Cluster:
         return metadata
 
 
+def list_partitions(cluster: Cluster, topics: Collection[str]) -> list[Partition]:
+    """Return the partitions of topics, of those that exist and can be described."""
+    return [
+        (topic.name, number)
+        for topic in cluster.describe(topics).values()
+        if isinstance(topic, TopicDescription)
+        for number in range(topic.partitions)
+    ]
+
+
 def source_cluster(config: PipelineConfig) -> Cluster:
     """Return the source cluster of a pipeline."""
     return Cluster(config.source, "source")

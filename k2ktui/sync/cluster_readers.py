@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -16,7 +15,6 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.clients import (
     Cluster,
-    Partition,
     TopicDescription,
     source_cluster,
     target_cluster,
@@ -24,6 +22,7 @@ from k2ktui.kafka.clients import (
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupListing
 from k2ktui.log.content import ContentReader
+from k2ktui.sync.log_bounds import read_logs
 
 # A topic's id, the offset after the last copied record, and the bounds of the log.
 _ClearKey = tuple[str, int, TargetLog]
@@ -363,10 +362,7 @@ class TargetClusterReader:
 
     def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
         """Return the bounds of target partitions; partitions that cannot be read are left out."""
-        where: list[Partition] = sorted(partitions)
-        starts = self.cluster.offsets(where, OffsetSpec.earliest())
-        ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
+        return read_logs(self.cluster, partitions)
 
     def high_watermarks(
         self, partitions: Collection[TargetPartition]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from confluent_kafka import KafkaError
+from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -40,6 +42,16 @@ def existing_topics(
                 hint=f"{unknown} is not known: correct this first.",
             )
     return descriptions
+
+
+def read_logs(
+    cluster: Cluster, partitions: Collection[TargetPartition]
+) -> dict[TargetPartition, TargetLog]:
+    """Return the bounds of partitions; partitions that cannot be read are left out."""
+    where = sorted(partitions)
+    starts = cluster.offsets(where, OffsetSpec.earliest())
+    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
 
 def require_bounds(

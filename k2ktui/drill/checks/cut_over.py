@@ -16,7 +16,6 @@ from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.findings import Route, find_loops
 from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
-from k2ktui.drill.logs import list_partitions
 from k2ktui.engine.drill.checks import (
     CheckFinding,
     DrillKind,
@@ -29,7 +28,7 @@ from k2ktui.engine.moves.groups import GroupView
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.clients import Cluster, Partition, list_partitions
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.ownership.topic_moves import read_moved

@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.changes.jobs import find_own_job, is_on_this_host
-from k2ktui.drill.logs import SourceLogs, list_partitions, name_partitions
+from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
@@ -34,7 +34,7 @@ from k2ktui.engine.moves.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.jobs.local_jobs import this_host
 from k2ktui.jobs.manager import StopMode, stop_job
-from k2ktui.kafka.clients import Partition
+from k2ktui.kafka.clients import Partition, list_partitions
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.sync.cluster_readers import TargetClusterReader

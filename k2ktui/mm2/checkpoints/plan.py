@@ -107,6 +107,15 @@ class ClusterObservation:
     behind: Mapping[SourcePartition, int] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that have checkpoints."""
+        return frozenset(checkpoint.at.group for checkpoint in self.checkpoints)
+
+    def log(self, at: GroupPartition) -> TargetLog | None:
+        """Return the bounds of a checkpoint's target partition, if it exists."""
+        return self.logs.get((at.topic, at.partition))
+
     def source_partition(self, at: GroupPartition) -> SourcePartition:
         """Return the source partition of a checkpoint's target partition."""
         return SourcePartition(self.sources[at.topic], at.partition)
@@ -160,10 +169,8 @@ def _row(
     source = seen.source_partition(at)
     target_group = seen.target.get(at.group, ABSENT)
     now = target_group.offsets.get((at.topic, at.partition))
-    log = seen.logs.get((at.topic, at.partition))
-    basis, reread, skipped, reason = _judge_checkpoint(
-        checkpoint, log, seen.nexts.get(at, _NOT_COMPARED)
-    )
+    compared = seen.nexts.get(at, _NOT_COMPARED)
+    basis, reread, skipped, reason = _judge_checkpoint(checkpoint, seen.log(at), compared)
     offset = seen.source_offset(checkpoint)
     if offset != checkpoint.upstream:
         stale = f"the checkpoint is of source offset {checkpoint.upstream}"
@@ -202,39 +209,18 @@ def _judge_checkpoint(
     checkpoint: Checkpoint, log: TargetLog | None, compared: ComparedRecords
 ) -> tuple[Basis | None, int | None, int | None, str]:
     """Return basis, re-read and skipped records, and reason; the basis is None if unusable."""
-    offset = checkpoint.downstream
-    outside = ""
-    if log is None:
-        outside = "its topic does not exist on the target"
-    elif offset < log.start:
-        outside = f"offset {offset} is below the log start offset {log.start} there"
-    elif offset > log.end:
-        outside = f"offset {offset} is beyond the end {log.end} there"
+    outside = _find_outside(checkpoint.downstream, log)
     if log is None or outside:
         return None, None, None, f"{outside}: its consumers would follow auto.offset.reset"
-    most = log.end - offset
+    most, between = log.end - checkpoint.downstream, compared.between
+    further, relation = "its next record is further", NextRecordRelation
     by_next: dict[NextRecordRelation, tuple[Basis, int | None, int | None, str]] = {
-        NextRecordRelation.SAME: (Basis.EXACT, 0, 0, ""),
-        NextRecordRelation.NEITHER: (Basis.END, 0, 0, ""),
-        NextRecordRelation.LATER: (
-            Basis.BOUNDED,
-            compared.between,
-            0,
-            "its next record is further on (contents compared)",
-        ),
-        NextRecordRelation.EARLIER: (
-            Basis.UNMAPPED,
-            0,
-            None,
-            "its next record is further back and would be skipped",
-        ),
-        NextRecordRelation.ONLY_TARGET: (
-            Basis.BOUNDED,
-            most,
-            0,
-            "it has read all records on the source",
-        ),
-        NextRecordRelation.UNKNOWN: (
+        relation.SAME: (Basis.EXACT, 0, 0, ""),
+        relation.NEITHER: (Basis.END, 0, 0, ""),
+        relation.LATER: (Basis.BOUNDED, between, 0, f"{further} on (contents compared)"),
+        relation.EARLIER: (Basis.UNMAPPED, 0, None, f"{further} back and would be skipped"),
+        relation.ONLY_TARGET: (Basis.BOUNDED, most, 0, "it has read all records on the source"),
+        relation.UNKNOWN: (
             Basis.BOUNDED,
             most,
             None,
@@ -242,6 +228,15 @@ def _judge_checkpoint(
         ),
     }
     return by_next[compared.next]
+
+
+def _find_outside(offset: int, log: TargetLog | None) -> str:
+    """Return why the target does not hold an offset, "" if it does."""
+    if log is None:
+        return "its topic does not exist on the target"
+    if offset < log.start:
+        return f"offset {offset} is below the log start offset {log.start} there"
+    return f"offset {offset} is beyond the end {log.end} there" if offset > log.end else ""
 
 
 def checks(seen: ClusterObservation) -> list[Check]:
@@ -271,9 +266,13 @@ def _run_check(
     return check(seen)
 
 
+def find_used(views: Mapping[str, GroupView]) -> set[str]:
+    """Return the groups with members, of those that can be read."""
+    return {group for group, view in views.items() if not view.error and not view.empty}
+
+
 def _groups_empty(seen: ClusterObservation) -> Check:
-    groups = {checkpoint.at.group for checkpoint in seen.checkpoints}
-    used = [group for group in groups if not seen.target.get(group, ABSENT).empty]
+    used = [group for group in seen.groups if not seen.target.get(group, ABSENT).empty]
     if used:
         detail = (
             f"{counted(len(used), 'group')} in use on the target and not changed: "
@@ -281,20 +280,18 @@ def _groups_empty(seen: ClusterObservation) -> Check:
         )
         return failed_check(GROUPS_EMPTY, detail, "Stop their consumers there.")
     return passed_check(
-        GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target"
+        GROUPS_EMPTY, f"{counted(len(seen.groups), 'group')} without members on the target"
     )
 
 
 def _consumers_stopped(seen: ClusterObservation) -> Check:
-    groups = {checkpoint.at.group for checkpoint in seen.checkpoints}
-    views = {group: seen.source.get(group, ABSENT) for group in groups}
-    used = {group for group, view in views.items() if not view.error and not view.empty}
-    used |= seen.moving & groups
+    views = {group: seen.source.get(group, ABSENT) for group in seen.groups}
+    used = find_used(views) | (seen.moving & seen.groups)
     if used:
         return failed_check(
             CONSUMERS_STOPPED,
             f"{counted(len(used), 'group')} with members, or that committed, on the source: "
-            f"{first_names(sorted(used))}",
+            f"{first_names(used)}",
             "Stop their consumers there; what they read on, those on the target read again.",
         )
     if unread := [group for group, view in views.items() if view.error]:
@@ -307,7 +304,7 @@ def _consumers_stopped(seen: ClusterObservation) -> Check:
         )
     return passed_check(
         CONSUMERS_STOPPED,
-        f"{counted(len(groups), 'group')} without members on the source, and none committed for "
+        f"{counted(len(views), 'group')} without members on the source, and none committed for "
         f"{seen.watched_s:g} s",
     )
 
@@ -353,8 +350,7 @@ def _check_retained(seen: ClusterObservation) -> Check:
     gone = [
         f"{checkpoint.at.group} {checkpoint.at.topic}-{checkpoint.at.partition}"
         for checkpoint in seen.checkpoints
-        if (log := seen.logs.get((checkpoint.at.topic, checkpoint.at.partition))) is None
-        or not log.start <= checkpoint.downstream <= log.end
+        if _find_outside(checkpoint.downstream, seen.log(checkpoint.at))
     ]
     if gone:
         return failed_check(

@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
+from k2ktui.kafka.clients import Cluster, TopicDescription, list_partitions, source_cluster
 from k2ktui.kafka.control.reader import read_committed, require_offsets
 from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason, content_digest
 from k2ktui.mm2.checkpoints.plan import (
@@ -19,6 +19,7 @@ from k2ktui.mm2.checkpoints.plan import (
     ClusterObservation,
     ComparedRecords,
     NextRecordRelation,
+    find_used,
 )
 from k2ktui.mm2.flows.connect import NOTHING
 from k2ktui.mm2.flows.formats import (
@@ -169,8 +170,7 @@ class CheckpointReader:
     def find_consuming(self, seen: ClusterObservation) -> set[str]:
         """Return the groups that have members on the source now, or have committed since."""
         now = self._source_groups.views(sorted(seen.source))
-        used = {name for name, view in now.items() if not view.error and not view.empty}
-        return used | self._source_groups.read_moved(seen.source).keys()
+        return find_used(now) | self._source_groups.read_moved(seen.source).keys()
 
     def find_grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
         """Return the source partitions whose end offsets have changed since ``seen``."""
@@ -178,13 +178,7 @@ class CheckpointReader:
         return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))
 
     def _source_ends(self, topics: Collection[str]) -> dict[SourcePartition, int]:
-        descriptions = self._source.describe(sorted(topics))
-        where = [
-            (name, number)
-            for name, described in descriptions.items()
-            if isinstance(described, TopicDescription)
-            for number in range(described.partitions)
-        ]
+        where = list_partitions(self._source, topics)
         ends = require_offsets(self._source, where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 

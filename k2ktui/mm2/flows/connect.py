@@ -16,7 +16,15 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from k2ktui.engine.strict_json import MalformedRecord, field, parse, parse_object, text
+from k2ktui.engine.strict_json import (
+    MalformedRecord,
+    field,
+    items,
+    mapping,
+    parse,
+    parse_object,
+    text,
+)
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.mm2.flows.connect_settings import ConnectSettings
 from k2ktui.text import safe_message, safe_text
@@ -85,7 +93,7 @@ class Connect:
 
     def version(self) -> tuple[int, ...]:
         """Return the workers' Apache Kafka version, for example ``(4, 1, 0)``."""
-        root = self._ask("GET", "/", _object)
+        root = self._ask("GET", "/", mapping)
         digits = str(root.get("version", "")).split("-")[0].split(".")
         if not all(part.isdecimal() for part in digits):
             raise self._strange(f"it reports no version ({safe_text(root)[:_SHOWN]})", NOTHING)
@@ -108,11 +116,7 @@ class Connect:
 
     def connectors(self) -> dict[str, str]:
         """Return the class of every connector, by name."""
-        connectors = self._ask("GET", "/connectors?expand=info", _object)
-        return {
-            str(name): str(_inner(_inner(info, "info"), "config").get("connector.class", ""))
-            for name, info in sorted(connectors.items())
-        }
+        return self._ask("GET", "/connectors?expand=info", _classes)
 
     def config(self, connector: str) -> dict[str, str]:
         """Return a connector's settings; they may contain secrets.
@@ -120,20 +124,12 @@ class Connect:
         Raises:
             ConfigError: the connector does not exist.
         """
-        settings = self._of(connector, "GET", "/config", _object)
+        settings = self._of(connector, "GET", "/config", mapping)
         return {str(name): str(value) for name, value in settings.items()}
 
     def state(self, connector: str) -> ConnectorState:
         """Return the states of a connector and its tasks."""
-        status = self._of(connector, "GET", "/status", _object)
-        own = _inner(status, "connector")
-        tasks = [task for task in status.get("tasks", []) if isinstance(task, dict)]
-        traces = [str(part["trace"]) for part in (own, *tasks) if part.get("trace")]
-        return ConnectorState(
-            str(own.get("state", "")),
-            tuple(str(task.get("state", "")) for task in tasks),
-            traces[0].splitlines()[0] if traces else "",
-        )
+        return self._of(connector, "GET", "/status", _state)
 
     def offsets(self, connector: str) -> list[SourceOffset]:
         """Return a connector's stored offset of each source partition."""
@@ -151,7 +147,7 @@ class Connect:
         """
         body = {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}
         unchanged = "No offset was changed."
-        response = self._of(connector, "PATCH", "/offsets", _object, body, unchanged=unchanged)
+        response = self._of(connector, "PATCH", "/offsets", mapping, body, unchanged=unchanged)
         return safe_message(response.get("message", ""))
 
     def stop(self, connector: str) -> None:
@@ -388,25 +384,30 @@ def _version_text(version: Sequence[int]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-def _inner(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return _object(parent[name])
-
-
 def _nothing(_: Any) -> None:
     return None
 
 
+def _classes(body: Any) -> dict[str, str]:
+    return {
+        str(name): str(mapping(mapping(info["info"])["config"]).get("connector.class", ""))
+        for name, info in sorted(mapping(body).items())
+    }
+
+
+def _state(body: Any) -> ConnectorState:
+    own = mapping(mapping(body)["connector"])
+    tasks = [task for task in body.get("tasks", []) if isinstance(task, dict)]
+    traces = [str(part["trace"]) for part in (own, *tasks) if part.get("trace")]
+    return ConnectorState(
+        str(own.get("state", "")),
+        tuple(str(task.get("state", "")) for task in tasks),
+        traces[0].splitlines()[0] if traces else "",
+    )
+
+
 def _offsets(body: Any) -> list[SourceOffset]:
-    listed = _object(body)["offsets"]
-    if not isinstance(listed, list):
-        raise TypeError
     return [
-        SourceOffset(_object(stored["partition"]), stored["offset"] and _object(stored["offset"]))
-        for stored in listed
+        SourceOffset(mapping(stored["partition"]), stored["offset"] and mapping(stored["offset"]))
+        for stored in items(mapping(body)["offsets"])
     ]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
@@ -24,6 +25,10 @@ from k2ktui.engine.strict_json import (
     parse,
 )
 from k2ktui.engine.strict_json import text as strict_text
+
+Keyed = TypeVar("Keyed")
+K = TypeVar("K")
+R = TypeVar("R")
 
 VERSION = 0
 # MirrorMaker 2 writes to and reads from this partition only.
@@ -95,149 +100,111 @@ class ConnectorPartition:
     source: SourcePartition
 
 
-class _Reader:
-    """Reads the fields of a struct in order."""
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[Keyed, K, R]):
+    """One kind of record: the fields of the ``Struct``s of its key and value, by their types.
 
-    def __init__(self, raw: bytes | None, what: str) -> None:
-        if raw is None:
-            raise ForeignRecord(f"{what} is missing")
-        self._raw, self._at, self._what = raw, 0, what
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._raw):
-            raise ForeignRecord(f"{self._what} ends too early")
-        taken, self._at = self._raw[self._at : end], end
-        return taken
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self._take(size), "big", signed=True)
-
-    def text(self) -> str:
-        try:
-            return self._take(self.number(2)).decode()
-        except UnicodeDecodeError as error:
-            raise ForeignRecord(f"{self._what} has a string that is not UTF-8") from error
-
-    def version(self) -> None:
-        version = self.number(2)
-        if version != VERSION:
-            raise ForeignRecord(f"version {version}, this release reads version {VERSION}")
-
-    def partition(self) -> int:
-        partition = self.number(4)
-        if partition < 0:
-            raise ForeignRecord(f"{self._what} has a negative partition")
-        return partition
-
-    def offset(self) -> int:
-        offset = self.number(8)
-        if offset < 0:
-            raise ForeignRecord(f"{self._what} has a negative offset")
-        return offset
-
-    def end(self) -> None:
-        if self._at != len(self._raw):
-            raise ForeignRecord(f"{self._what} is longer than it should be")
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    if len(raw) > _LONGEST_STRING:
-        raise ValueError("a string of more than 32767 bytes does not fit the format")
-    return struct.pack(">h", len(raw)) + raw
-
-
-def offset_sync_key(source: SourcePartition) -> bytes:
-    """Encode the key of an offset sync."""
-    return _text(source.topic) + struct.pack(">i", source.partition)
-
-
-def offset_sync_value(sync: OffsetSync) -> bytes:
-    """Encode the value of an offset sync."""
-    return struct.pack(">qq", sync.upstream, sync.downstream)
-
-
-def read_offset_sync(
-    key: bytes | None, value: bytes | None
-) -> tuple[SourcePartition, OffsetSync | None]:
-    """Decode a record of the offset-syncs topic.
-
-    Raises:
-        ForeignRecord: it is not an offset sync.
+    Attributes:
+        key_fields, value_fields: fields and their types, in order; a version is no attribute.
+        make_key: makes what a key says.
+        make: makes the record of that and the fields of the value.
     """
-    head = _Reader(key, "the key")
-    source = SourcePartition(head.text(), head.partition())
-    head.end()
-    if value is None:
-        return source, None
-    body = _Reader(value, "the value")
-    sync = OffsetSync(source, body.offset(), body.offset())
-    body.end()
-    return source, sync
+
+    key_fields: Mapping[str, str]
+    value_fields: Mapping[str, str]
+    make_key: Callable[..., K]
+    make: Callable[..., R]
+
+    def key(self, of: Keyed) -> bytes:
+        """Encode a key."""
+        return _pack(of, self.key_fields)
+
+    def value(self, record: R) -> bytes:
+        """Encode a value."""
+        return _pack(record, self.value_fields)
+
+    def read(self, key: bytes | None, value: bytes | None) -> tuple[K, R | None]:
+        """Decode a record.
+
+        Raises:
+            ForeignRecord: it is not of this kind, or its version is unknown.
+        """
+        at = self.make_key(*_unpack("the key", key, self.key_fields))
+        if value is None:
+            return at, None
+        return at, self.make(at, *_unpack("the value", value, self.value_fields))
 
 
-def checkpoint_key(at: GroupPartition) -> bytes:
-    """Encode the key of a checkpoint."""
-    return _text(at.group) + _text(at.topic) + struct.pack(">i", at.partition)
+_TEXT = ">h"  # the length
+_LAYOUTS = {"version": ">h", "text": _TEXT, "partition": ">i", "offset": ">q", "time": ">q"}
 
 
-def checkpoint_value(checkpoint: Checkpoint) -> bytes:
-    """Encode the value of a checkpoint."""
-    offsets = struct.pack(">hqq", VERSION, checkpoint.upstream, checkpoint.downstream)
-    return offsets + _text(checkpoint.metadata)
+def _pack(record: object, fields: Mapping[str, str]) -> bytes:
+    raw = b""
+    for name, kind in fields.items():
+        value: Any = VERSION if kind == "version" else getattr(record, name)
+        if kind == "text":
+            value = value.encode()
+            if len(value) > _LONGEST_STRING:
+                raise ValueError("a string of more than 32767 bytes does not fit the format")
+            raw += struct.pack(_TEXT, len(value)) + value
+        else:
+            raw += struct.pack(_LAYOUTS[kind], value)
+    return raw
 
 
-def read_checkpoint(
-    key: bytes | None, value: bytes | None
-) -> tuple[GroupPartition, Checkpoint | None]:
-    """Decode a record of the checkpoints topic.
+def _unpack(what: str, raw: bytes | None, fields: Mapping[str, str]) -> list[Any]:
+    if raw is None:
+        raise ForeignRecord(f"{what} is missing")
+    values: list[Any] = []
+    at = 0
+    try:
+        for kind in fields.values():
+            (value,) = struct.unpack_from(_LAYOUTS[kind], raw, at)
+            at += struct.calcsize(_LAYOUTS[kind])
+            if kind == "text":
+                size = value
+                value = struct.unpack_from(f"{size}s", raw, at)[0].decode()
+                at += size
+            elif kind == "version":
+                if value != VERSION:
+                    raise ForeignRecord(f"version {value}, this release reads version {VERSION}")
+                continue
+            elif value < 0:
+                raise ForeignRecord(f"{what} has a negative {kind}")
+            values.append(value)
+    except struct.error as error:
+        raise ForeignRecord(f"{what} ends too early") from error
+    except UnicodeDecodeError as error:
+        raise ForeignRecord(f"{what} has a string that is not UTF-8") from error
+    if at != len(raw):
+        raise ForeignRecord(f"{what} is longer than it should be")
+    return values
 
-    Raises:
-        ForeignRecord: it is not a checkpoint, or its version is unknown.
-    """
-    head = _Reader(key, "the key")
-    at = GroupPartition(head.text(), head.text(), head.partition())
-    head.end()
-    if value is None:
-        return at, None
-    body = _Reader(value, "the value")
-    body.version()
-    checkpoint = Checkpoint(at, body.offset(), body.offset(), body.text())
-    body.end()
-    return at, checkpoint
 
-
-def heartbeat_key(heartbeat: Heartbeat) -> bytes:
-    """Encode the key of a heartbeat."""
-    return _text(heartbeat.source) + _text(heartbeat.target)
-
-
-def heartbeat_value(heartbeat: Heartbeat) -> bytes:
-    """Encode the value of a heartbeat."""
-    return struct.pack(">hq", VERSION, heartbeat.at_ms)
-
-
-def read_heartbeat(
-    key: bytes | None, value: bytes | None
-) -> tuple[tuple[str, str], Heartbeat | None]:
-    """Decode a record of a heartbeats topic; its key holds the aliases of source and target.
-
-    Raises:
-        ForeignRecord: it is not a heartbeat, or its version is unknown.
-    """
-    head = _Reader(key, "the key")
-    source, target = head.text(), head.text()
-    head.end()
-    if value is None:
-        return (source, target), None
-    body = _Reader(value, "the value")
-    body.version()
-    heartbeat = Heartbeat(source, target, body.number(8))
-    body.end()
-    if heartbeat.at_ms < 0:
-        raise ForeignRecord("the value has a negative time")
-    return (source, target), heartbeat
+_OFFSET_SYNC: _Kind[SourcePartition, SourcePartition, OffsetSync] = _Kind(
+    {"topic": "text", "partition": "partition"},
+    {"upstream": "offset", "downstream": "offset"},
+    SourcePartition,
+    OffsetSync,
+)
+_CHECKPOINT: _Kind[GroupPartition, GroupPartition, Checkpoint] = _Kind(
+    {"group": "text", "topic": "text", "partition": "partition"},
+    {"version": "version", "upstream": "offset", "downstream": "offset", "metadata": "text"},
+    GroupPartition,
+    Checkpoint,
+)
+_HEARTBEAT: _Kind[Heartbeat, tuple[str, str], Heartbeat] = _Kind(
+    {"source": "text", "target": "text"},
+    {"version": "version", "at_ms": "time"},
+    lambda source, target: (source, target),
+    lambda aliases, at_ms: Heartbeat(aliases[0], aliases[1], at_ms),
+)
+offset_sync_key, offset_sync_value = _OFFSET_SYNC.key, _OFFSET_SYNC.value
+checkpoint_key, checkpoint_value = _CHECKPOINT.key, _CHECKPOINT.value
+heartbeat_key, heartbeat_value = _HEARTBEAT.key, _HEARTBEAT.value
+read_offset_sync, read_checkpoint = _OFFSET_SYNC.read, _CHECKPOINT.read
+read_heartbeat = _HEARTBEAT.read
 
 
 def connect_offset_key(at: ConnectorPartition) -> bytes:

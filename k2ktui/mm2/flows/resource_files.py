@@ -27,7 +27,13 @@ from k2ktui.mm2.flows.resources import (
     StrimziResource,
     is_kubernetes_name,
 )
-from k2ktui.mm2.flows.strimzi_clusters import client_properties, scalar
+from k2ktui.mm2.flows.strimzi_clusters import (
+    client_properties,
+    listed,
+    scalar,
+    setting_of,
+    settings_of,
+)
 from k2ktui.text import safe_text
 
 SOURCE, CHECKPOINT, HEARTBEAT = "MirrorSource", "MirrorCheckpoint", "MirrorHeartbeat"
@@ -55,14 +61,14 @@ _PATTERNS = {
     "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.exclude",
 }
+# Properties of the workers by the keys of a resource, and the ends of Strimzi's default names.
 _STORAGE = {
-    "groupId": "group.id",
-    "configStorageTopic": "config.storage.topic",
-    "offsetStorageTopic": "offset.storage.topic",
-    "statusStorageTopic": "status.storage.topic",
+    "groupId": ("group.id", ""),
+    "configStorageTopic": ("config.storage.topic", "-configs"),
+    "offsetStorageTopic": ("offset.storage.topic", "-offsets"),
+    "statusStorageTopic": ("status.storage.topic", "-status"),
 }
-# Strimzi's defaults, by kind of resource.
-_NAMES = {"KafkaMirrorMaker2": "mirrormaker2-cluster", "KafkaConnect": "connect-cluster"}
+_MIRROR_MAKER_NAME, _CONNECT_NAME = "mirrormaker2-cluster", "connect-cluster"
 _CLUSTERS = ("clusters", "connectCluster", "target", "mirrors")
 _CLUSTER_LABEL = ("metadata", "labels", "strimzi.io/cluster")
 # Keys of a resource, or of its spec, that has been copied in part.
@@ -104,6 +110,12 @@ class _Connector:
     node: Node
     workers: Settings | None
     clusters: tuple[str, str] = SIDES
+
+    @property
+    def flow(self) -> tuple[str, str]:
+        """What source and target are called."""
+        given = {key: setting.value for key, setting in self.settings.items()}
+        return cluster_names(given, self.clusters)
 
 
 def read_resources(raw: bytes, file: str, problems: list[Problem]) -> ResourceProperties:
@@ -166,15 +178,13 @@ class _ResourceReader:
         self._resources = ResourceProperties()
         self._aliases: dict[str, None] = {}
         self._connectors: list[_Connector] = []
-        self._checkpoints: dict[str, _Connector] = {}
-        self._copiers: dict[tuple[str, str], _Connector] = {}
+        self._by_role: dict[tuple[str, tuple[str, str]], _Connector] = {}
         self._workers: dict[str, Settings] = {}
 
     def add_workers(self, resource: Node) -> None:
         """Add a KafkaConnect, whose workers run connectors of the file."""
-        spec = resource.nearest(("spec",))
         name = scalar(resource.at(("metadata", "name")))
-        self._workers[name] = _worker_settings(spec, spec, "KafkaConnect")
+        self._workers[name] = _worker_settings(resource.nearest(("spec",)), _CONNECT_NAME)
 
     def add(self, resource: Node) -> None:
         """Add a resource or a connector; other kinds of resources are ignored."""
@@ -188,23 +198,12 @@ class _ResourceReader:
 
     def finish(self) -> ResourceProperties:
         """Return the properties of everything that was added."""
-        self._copiers = {
-            _names_of(connector): connector
-            for connector in self._connectors
-            if connector.role == SOURCE
-        }
+        # Of two, the last names topics; a second MirrorSourceConnector is an error.
+        self._by_role = {(one.role, one.flow): one for one in self._connectors}
         for connector in self._connectors:
             self._add_flow(connector)
         resources = self._resources
         resources.notes += self._different_names()
-        for flow, connector in self._checkpoints.items():
-            if flow in resources.connectors:
-                own = connector.settings
-                resources.connectors[flow] = replace(
-                    resources.connectors[flow],
-                    checkpoints=connector.reference.name,
-                    checkpoint_names=tuple((k, own[k].value) for k in _OF_NAMES if k in own),
-                )
         if self._aliases:
             mark = next(iter(resources.properties.values())).mark
             resources.properties["clusters"] = Property(", ".join(self._aliases), mark)
@@ -220,7 +219,7 @@ class _ResourceReader:
         MirrorSourceConnector, and checkpoints may name topics that it does not write.
         """
         for connector in self._connectors:
-            copier = self._copiers.get(_names_of(connector))
+            copier = self._by_role.get((SOURCE, connector.flow))
             if connector.role != CHECKPOINT or copier is None:
                 continue
             name, other = safe_text(connector.reference.name), safe_text(copier.reference.name)
@@ -237,8 +236,7 @@ class _ResourceReader:
     def _add_kafka_connector(self, resource: Node) -> None:
         spec = resource.nearest(("spec",))
         name, workers = self._name(resource), scalar(resource.at(_CLUSTER_LABEL))
-        settings = self._scalars(resource.at(("spec", "config")))
-        _add_tasks(settings, spec)
+        settings = {**self._scalars(resource.at(("spec", "config"))), **_tasks_of(spec)}
         place = StrimziResource(CONNECTOR, name, _namespace(resource), workers=workers)
         left_out = tuple(f"spec.{key}" for key in spec.table if key not in ("class", "config"))
         reference = ConnectorReference(name, place, left_out)
@@ -271,25 +269,17 @@ class _ResourceReader:
     def _add_mirror_maker(self, resource: Node) -> None:
         spec, namespace = resource.nearest(("spec",)), _namespace(resource)
         name = self._name(resource)
-        listed = spec.at(("clusters",))
-        clusters = {
-            scalar(cluster.at(("alias",))): cluster
-            for cluster in (listed.value if listed and isinstance(listed.value, list) else ())
-        }
-        mirrors = spec.at(("mirrors",))
-        for index, mirror in enumerate(
-            mirrors.value if mirrors and isinstance(mirrors.value, list) else ()
-        ):
+        clusters = {scalar(c.at(("alias",))): c for c in listed(spec, "clusters")}
+        left_out = tuple(f"spec.{key}" for key in spec.table if key not in _CLUSTERS)
+        for index, mirror in enumerate(listed(spec, "mirrors")):
             source, path = mirror.at(("source",)), "/source/alias"
             target = spec.at(("target",))
             if source is None:
                 path = "/sourceCluster"
                 source = clusters.get(scalar(mirror.at(("sourceCluster",))))
             if target is None:
-                alias = scalar(mirror.at(("targetCluster",))) or scalar(
-                    spec.at(("connectCluster",))
-                )
-                target = clusters.get(alias)
+                alias = scalar(mirror.at(("targetCluster",)))
+                target = clusters.get(alias or scalar(spec.at(("connectCluster",))))
             if source is None or target is None:
                 wanted = "expected the aliases of two of the resource's clusters"
                 self._problems.append(Problem(mirror.mark, mirror.written, wanted))
@@ -297,7 +287,6 @@ class _ResourceReader:
             place = StrimziResource(
                 MIRROR_MAKER, name, namespace, f"/spec/mirrors/{index}", path, name
             )
-            left_out = tuple(f"spec.{key}" for key in spec.table if key not in _CLUSTERS)
             self._add_mirror(mirror, place, (source, target), left_out)
 
     def _add_mirror(
@@ -313,23 +302,21 @@ class _ResourceReader:
             **self._side("target.cluster.", target, place.namespace),
         }
         patterns = {
-            name: Property(scalar(node), node.mark)
-            for key, name in _PATTERNS.items()
-            if (node := mirror.at((key,)))
+            name: setting_of(node) for key, name in _PATTERNS.items() if (node := mirror.at((key,)))
         }
         if mirror.at(("checkpointConnector",)) is None:
             patterns["emit.checkpoints.enabled"] = Property("false", mirror.mark)
         aliases = scalar(source.at(("alias",))), scalar(target.at(("alias",)))
+        worker = _worker_settings(target, _MIRROR_MAKER_NAME)
         for section, role in _SECTIONS.items():
             node = mirror.at((section,))
             if node is None:
                 continue
-            settings = {**clients, **self._scalars(node.at(("config",))), **patterns}
-            _add_tasks(settings, node)
+            own = self._scalars(node.at(("config",)))
+            settings = {**clients, **own, **patterns, **_tasks_of(node)}
             name = f"{'->'.join(aliases)}.{role}Connector"
             left_out = tuple(f"{node.written}.{key}" for key in node.table if key != "config")
             reference = ConnectorReference(name, place, (*spec_keys, *left_out))
-            worker = _worker_settings(target, target, "KafkaMirrorMaker2")
             self._connectors.append(_Connector(role, settings, reference, mirror, worker, aliases))
 
     def _name(self, resource: Node) -> str:
@@ -347,13 +334,9 @@ class _ResourceReader:
 
     def _side(self, prefix: str, cluster: Node, namespace: str) -> Settings:
         client = client_properties(cluster, namespace, self._problems)
+        own = {f"{prefix}{key}": value for key, value in client.items() if is_client(key)}
         alias = cluster.at(("alias",))
-        settings = {
-            f"{prefix}{key}": property_ for key, property_ in client.items() if is_client(key)
-        }
-        if alias is not None:
-            settings[f"{prefix}alias"] = Property(scalar(alias), alias.mark)
-        return settings
+        return own | ({f"{prefix}alias": setting_of(alias)} if alias else {})
 
     def _scalars(self, table: Node | None) -> Settings:
         scalars = {}
@@ -368,7 +351,7 @@ class _ResourceReader:
 
     def _add_flow(self, connector: _Connector) -> None:
         settings = connector.settings
-        source, target = _names_of(connector)
+        source, target = connector.flow
         flow, properties = f"{source}->{target}", self._resources.properties
         self._aliases |= {source: None, target: None}
         mark = connector.node.mark
@@ -377,15 +360,24 @@ class _ResourceReader:
                 message = f"two MirrorSourceConnectors copy {safe_text(flow)}; keep one in the file"
                 self._problems.append(Problem(mark, "", message))
                 return
-            self._resources.connectors[flow] = connector.reference
+            self._resources.connectors[flow] = self._reference(connector)
             properties[f"{flow}.enabled"] = Property("true", mark)
-        elif connector.role == CHECKPOINT:
-            self._checkpoints[flow] = connector
-        has_copier = _names_of(connector) in self._copiers
+        has_copier = (SOURCE, connector.flow) in self._by_role
         for key, value in settings.items():
             if connector.role == SOURCE or not has_copier or key not in _OF_NAMES:
                 self._set(flow, key, value, connector.role)
         self._set_worker(target, connector)
+
+    def _reference(self, copier: _Connector) -> ConnectorReference:
+        """Return that of a MirrorSourceConnector, with what its flow's checkpoints are named by."""
+        checkpoints = self._by_role.get((CHECKPOINT, copier.flow))
+        if checkpoints is None:
+            return copier.reference
+        own = checkpoints.settings
+        names = tuple((key, own[key].value) for key in _OF_NAMES if key in own)
+        return replace(
+            copier.reference, checkpoints=checkpoints.reference.name, checkpoint_names=names
+        )
 
     def _set(self, flow: str, key: str, value: Property, role: str) -> None:
         """Set a property; of two connectors with different values, the one that reads it counts."""
@@ -419,38 +411,25 @@ class _ResourceReader:
                 self._resources.properties.setdefault(f"{target}.{key}", value)
 
 
-def _names_of(connector: _Connector) -> tuple[str, str]:
-    given = {key: setting.value for key, setting in connector.settings.items()}
-    return cluster_names(given, connector.clusters)
-
-
 def _reader_of(key: str) -> str:
     if key.startswith(_OF_CHECKPOINTS):
         return CHECKPOINT
     return HEARTBEAT if key.startswith(_OF_HEARTBEATS) else SOURCE
 
 
-def _worker_settings(spec: Node, names: Node, kind: str) -> Settings:
-    """Return the properties of the workers of a resource, with Strimzi's default names."""
-    config = spec.at(("config",))
-    settings = {
-        key: Property(scalar(node), node.mark)
-        for key, node in (config.table.items() if config else ())
-    }
-    default = _NAMES[kind]
-    for key, name in _STORAGE.items():
-        node = names.at((key,))
-        what = name.partition(".")[0]
-        suffix = "" if name == "group.id" else f"-{what}" + ("" if what == "status" else "s")
-        fallback = Property(f"{default}{suffix}", spec.mark)
-        settings[name] = Property(scalar(node), node.mark) if node else settings.get(name, fallback)
-    return settings
+def _worker_settings(spec: Node, default: str) -> Settings:
+    """Return the properties of the workers of a resource; ``default`` is Strimzi's name."""
+    given = settings_of(spec.at(("config",)))
+    for key, (name, end) in _STORAGE.items():
+        if node := spec.at((key,)):
+            given[name] = setting_of(node)
+        given.setdefault(name, Property(f"{default}{end}", spec.mark))
+    return given
 
 
-def _add_tasks(settings: Settings, node: Node) -> None:
-    tasks = node.at(("tasksMax",))
-    if tasks is not None:
-        settings["tasks.max"] = Property(scalar(tasks), tasks.mark)
+def _tasks_of(connector: Node) -> Settings:
+    tasks = connector.at(("tasksMax",))
+    return {"tasks.max": setting_of(tasks)} if tasks else {}
 
 
 def _namespace(resource: Node) -> str:

@@ -18,7 +18,6 @@ from k2ktui.mm2.flows.model import ROLES, FlowProperties, Side, is_client
 from k2ktui.secret_values import is_secret_key
 from k2ktui.text import safe_text
 
-SIDES: tuple[Side, ...] = ("source", "target")
 _VARIABLE = re.compile(r"\$\{[^}:]*:[^}]*\}")
 # Without these the file would be another login than MirrorMaker 2's, or none.
 _REQUIRED = re.compile(

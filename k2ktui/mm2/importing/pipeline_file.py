@@ -16,10 +16,10 @@ from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.scalars import duration_text
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.flows.model import ROLES, FlowProperties, Side, is_client
+from k2ktui.mm2.flows.model import ROLES, SIDES, FlowProperties, Side, is_client
 from k2ktui.mm2.flows.policy import NameFilter, numbered_references, shift_references
 from k2ktui.mm2.flows.settings import security_notes
-from k2ktui.mm2.importing.client_properties import SIDES, choose_properties
+from k2ktui.mm2.importing.client_properties import choose_properties
 from k2ktui.mm2.importing.counterparts import left_out
 from k2ktui.mm2.offsets.positions import reset_notes
 from k2ktui.text import safe_text

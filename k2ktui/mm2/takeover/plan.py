@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -20,7 +19,7 @@ from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
 from k2ktui.engine.records.state import MappingRange, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.admin.topics import require_topic_settings
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.flows.connect import NOTHING
 from k2ktui.mm2.flows.mirror_mappings import no_copies
@@ -29,6 +28,9 @@ from k2ktui.mm2.flows.policy import HEARTBEATS
 from k2ktui.mm2.flows.topics import Syncs, read_syncs
 from k2ktui.mm2.takeover.changes import change_notes
 from k2ktui.replication.topics.naming import target_names
+from k2ktui.replication.topics.routing import APPEND_TIME
+from k2ktui.replication.topics.target_settings import TIMESTAMP_TYPE
+from k2ktui.sync.log_bounds import read_logs
 from k2ktui.sync.matching.records import Fingerprint, MatchResult, match_records
 from k2ktui.text import safe_text
 
@@ -38,7 +40,6 @@ _CHUNK = 5_000
 _READ_S = 60.0
 # Minimum number of source offsets to read beyond the stored position.
 _READ_AHEAD = 20_000
-_TIMESTAMP_TYPE = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +208,9 @@ class TakeoverPlanner:
     def _compare_partitions(
         self, partitions: Collection[TakeoverRow], syncs: Syncs, append_time: Collection[str]
     ) -> list[TakeoverRow]:
-        source_logs = _logs(
-            self._source, [(r.source.topic, r.source.partition) for r in partitions]
-        )
-        target_logs = _logs(self._target, [row.target for row in partitions])
+        sources = [(row.source.topic, row.source.partition) for row in partitions]
+        source_logs = read_logs(self._source, sources)
+        target_logs = read_logs(self._target, [row.target for row in partitions])
         high_watermarks = self._target.offsets(
             [row.target for row in partitions], OffsetSpec.latest()
         )
@@ -262,7 +262,7 @@ class TakeoverPlanner:
         return {
             name
             for name, settings in settings_by_topic.items()
-            if (entry := settings.get(_TIMESTAMP_TYPE)) and entry.value == "LogAppendTime"
+            if (entry := settings.get(TIMESTAMP_TYPE)) and entry.value == APPEND_TIME
         }
 
 
@@ -281,12 +281,6 @@ def _add_transaction_doubt(row: TakeoverRow) -> TakeoverRow:
         "transaction.timeout.ms (60 s by default): repeat the command then"
     )
     return replace(row, doubt="; ".join(filter(None, (doubt, row.doubt))))
-
-
-def _logs(cluster: Cluster, where: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
-    starts = cluster.offsets(where, OffsetSpec.earliest())
-    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
 
 @dataclass(frozen=True, slots=True)

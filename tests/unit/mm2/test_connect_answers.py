@@ -102,6 +102,16 @@ def test_an_answer_that_is_not_connects_is_reported(server: Server, body: bytes)
     assert "\x1b" not in str(reported.value)
 
 
+@pytest.mark.parametrize("body", [b"{}", b'{"connector":1}', b'{"connector":{},"tasks":3}'])
+def test_a_state_that_is_not_connects_is_reported(server: Server, body: bytes) -> None:
+    server.answers["GET /connectors/c/status"] = [(200, body)]
+    with pytest.raises(K2kError, match="not from Kafka Connect"):
+        client(server).state("c")
+    server.answers["GET /connectors?expand=info"] = [(200, b'{"c":{"info":1}}')]
+    with pytest.raises(K2kError, match="not from Kafka Connect"):
+        client(server).connectors()
+
+
 def test_a_redirect_is_not_followed_with_the_login(server: Server) -> None:
     server.answers[OFFSETS] = [(302, b"")]
     with pytest.raises(K2kError, match="redirects to another address \\(302: http://elsewhere/\\)"):
