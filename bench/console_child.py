@@ -31,7 +31,7 @@ from k2ktui.jobs.process import this_process
 from k2ktui.replication.reports.event_text import report_event
 from k2ktui.replication.reports.events import Progress
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.operations import JournalEntry
 from tests.support.console.views import Made, StubFeed, large
 from tests.support.drill.made_drills import NOON_MS, acted, fencing
@@ -194,7 +194,7 @@ def plan_of(made: Made) -> Plan:
     return Plan("large", "source", "target", made.now, until, "ops@bastion1", Rewind.NEVER, rows)
 
 
-def make(partitions: int, directory: Path) -> tuple[Made, PipelineFlow, JobDirectory, Path]:
+def make(partitions: int, directory: Path) -> tuple[Made, Flow, JobDirectory, Path]:
     """Make the pipeline, its file and its job."""
     made = large(partitions, GROUPS)
     for at in list(made.mapped)[:_BROKEN]:
@@ -218,7 +218,7 @@ def make(partitions: int, directory: Path) -> tuple[Made, PipelineFlow, JobDirec
     config = load([file]).config
     job = make_job(config, file)
     beat(made, 0)
-    return made, PipelineFlow(config), job, file
+    return made, Flow(config), job, file
 
 
 def main() -> None:

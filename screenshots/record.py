@@ -31,7 +31,7 @@ from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.jobs import joblog
 from k2ktui.jobs.usage import Usage
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.watch.model import View
 from k2ktui.watch.poller import open_poller
@@ -72,7 +72,7 @@ def record(directory: Path) -> None:
     names.write_text(_NAMES)
     files = [directory / "pipeline.yaml", names]
     given = [argument for file in files for argument in ("-f", str(file))]
-    flow = PipelineFlow(load(files).config)
+    flow = Flow(load(files).config)
     recording = Path(tempfile.mkdtemp()) / "views.k2k"
     watched = Watched(Recorder(recording))
     poller = open_poller(flow, _POLL_S)
@@ -122,7 +122,7 @@ def _watch_the_lag(
     return used, [entry.raw for entry in tail]
 
 
-def _plan(flow: PipelineFlow, files: Sequence[Path], *, whole: bool) -> Plan:
+def _plan(flow: Flow, files: Sequence[Path], *, whole: bool) -> Plan:
     options = plan_options(
         flow.config, rewind=Rewind.NEVER, group=lambda name: whole or name == _GROUP
     )

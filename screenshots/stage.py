@@ -42,7 +42,7 @@ from k2ktui.jobs import joblog, local_jobs
 from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applied
 from k2ktui.watch.feed import Listener
 from k2ktui.watch.model import View
@@ -205,7 +205,7 @@ async def opened(
     options = Options(
         theme=theme, ascii=ascii_only, themes=(shipped_directory(),), keys=Path("there-is-none")
     )
-    session = Session(feed, player.pair, PipelineFlow(config), ("pipeline.yaml",), options)
+    session = Session(feed, player.pair, Flow(config), ("pipeline.yaml",), options)
     app = ConsoleApp(session)
     try:
         with _answers(config), idle_by_its_event_loop(app), parsed_once():

@@ -16,7 +16,7 @@ from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.record import RecordPart
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.moves.snapshot import CopiesFound, SnapshotReader
+from k2ktui.sync.moves.snapshot import CheckedCopies, SnapshotReader
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
 from k2ktui.text import counted, safe_text
@@ -86,9 +86,10 @@ def plan_comparison(
     source, target = source_cluster(config), target_cluster(config)
     snapshots = SnapshotReader(flow, source, target, for_plans=False)
     try:
-        copies = snapshots.find_whole_copies(choice.topics)
+        checked = snapshots.find_whole_copies(choice.topics)
     finally:
         snapshots.close()
+    copies = checked.copies
     chosen = {at: r for at, r in copies.replicas.items() if choice.topics(at.topic)}
     if not chosen:
         raise ConfigError(
@@ -96,7 +97,7 @@ def plan_comparison(
             hint="k2ktui status -f FILE lists the topics that are copied.",
         )
     left_out = {
-        at: why for at, replica in chosen.items() if (why := _why_left_out(at, replica, copies))
+        at: why for at, replica in chosen.items() if (why := _why_left_out(at, replica, checked))
     }
     compared = sorted(chosen.keys() - left_out.keys())
     since = _since(source, compared, choice.since_ms)
@@ -112,7 +113,7 @@ def plan_comparison(
     }
     facts = {
         at: PartitionFacts(
-            copies.starts[at],
+            checked.starts[at],
             since.get(at),
             on_source.may(at.topic),
             leaves_out[at.topic],
@@ -129,7 +130,7 @@ def plan_comparison(
         if replica.position is not None and replica.anchors is None
     }
     parts = divide(
-        usable, facts, copies.logs, {name: on_target.may(name) for name in names}, choice.sample
+        usable, facts, checked.logs, {name: on_target.may(name) for name in names}, choice.sample
     )
     return ComparisonPlan(
         tuple(parts),
@@ -174,17 +175,17 @@ def _choose_transforms(
 def _why_left_out(
     at: SourcePartition,
     replica: Replica,
-    copies: CopiesFound,
+    checked: CheckedCopies,
 ) -> str:
     """Return why a partition is not compared; "" if it is."""
     if replica.position is None or replica.anchors is not None:
         return "no pipeline of k2ktui copies it"
-    moved = copies.moved.get(at.topic)
+    moved = checked.copies.copier.moved.get(at.topic)
     if moved is not None:
         return moved.describe()
-    if at not in copies.starts:
+    if at not in checked.starts:
         return "the source has no such partition any more, or its leader does not answer"
-    if not target_partitions_of(replica) <= copies.logs.keys():
+    if not target_partitions_of(replica) <= checked.logs.keys():
         return replica.unusable_reason or "the leader of its target partition does not answer"
     return replica.unusable_reason
 

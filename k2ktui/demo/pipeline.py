@@ -176,12 +176,12 @@ def views(
     """
     # Imported here: the guard process does without.
     from k2ktui.mm2.mirror_flow import load_mirror
-    from k2ktui.sync.flow import PipelineFlow
+    from k2ktui.sync.flow import Flow
     from k2ktui.watch import poller
     from k2ktui.watch.model import PartName
 
     mirror = load_mirror(str(compare))[0] if compare else None
-    feed = poller.open_poller(PipelineFlow(load([config]).config), interval, mirror)
+    feed = poller.open_poller(Flow(load([config]).config), interval, mirror)
     seen: queue.SimpleQueue[View] = queue.SimpleQueue()
     feed.start(seen.put)
     try:

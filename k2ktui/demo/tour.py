@@ -40,7 +40,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.private_files import write_private
 from k2ktui.progress import ProgressStep
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import View
@@ -275,7 +275,7 @@ class DrillTour:
             K2kError: the drill could not be completed.
         """
         config = file or self._config
-        flow = PipelineFlow(load_checked((str(config),)).config)
+        flow = Flow(load_checked((str(config),)).config)
         operator = TourOperator(self._say, self._pause, config, command, actions)
         try:
             drill = start_drill(Actor(flow, [str(config)], access(), operator), kind, options)

@@ -67,13 +67,10 @@ def find_deleted(session: Session) -> Deleted:
 
 
 def _reverse_positions(session: Session) -> Mapping[SourcePartition, Position]:
-    mappings = session.flow.open_mappings(session.source, session.target)
     try:
-        return mappings.positions()
+        return session.flow.read_copier(session.source, session.target).positions
     except NothingCopied:
         return {}
-    finally:
-        mappings.close()
 
 
 def _written_alone(positions: Collection[Position]) -> dict[SourcePartition, list[tuple[int, int]]]:

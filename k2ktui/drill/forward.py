@@ -22,7 +22,7 @@ from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.replication.ownership.topic_moves import read_moved
-from k2ktui.sync.flow import Flow, PipelineFlow, only_topics
+from k2ktui.sync.flow import Flow, only_topics
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
@@ -58,7 +58,7 @@ class ForwardPipeline:
     @cached_property
     def flow(self) -> Flow:
         """The pipeline as a flow."""
-        return only_topics(PipelineFlow(self.whole), self.topics)
+        return only_topics(Flow(self.whole), self.topics)
 
     @cached_property
     def source(self) -> Cluster:
@@ -108,12 +108,8 @@ class ForwardPipeline:
             )
 
     def read_positions(self) -> Mapping[SourcePartition, Position]:
-        """Return its positions; errors as for ``PipelineMappings.positions``."""
-        mappings = self.flow.open_mappings(self.source, self.target)
-        try:
-            return mappings.positions()
-        finally:
-            mappings.close()
+        """Return its positions; errors as for ``MappingSource.read_copier``."""
+        return self.flow.read_copier(self.source, self.target).positions
 
     def read_drills(self) -> list[Drill]:
         """Return its drills, the newest first; errors as for ``DrillStore.read_all``."""

@@ -74,7 +74,7 @@ class SourceLogs:
         """
         chosen = self._session.config.topics.matches
         names = {name for name in self._session.source.topic_names() if chosen(name)}
-        return sorted(names | {at.topic for at in self._mappings.positions()})
+        return sorted(names | {at.topic for at in self._mappings.read_copier().positions})
 
     def read(self) -> list[SourceLogEnd]:
         """Return all replicated partitions, sorted; positions are read before the logs.
@@ -84,7 +84,7 @@ class SourceLogs:
             NothingCopied: nothing was replicated yet.
         """
         source = self._session.source
-        positions = self._mappings.positions()
+        positions = self._mappings.read_copier().positions
         where = list_partitions(source, self.topics())
         starts = source.offsets(where, OffsetSpec.earliest())
         stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)

@@ -117,11 +117,7 @@ def read_routes(flow: Flow, kind: DrillKind, target: Cluster) -> Mapping[str, tu
     In a disaster, the source's topics are those that were copied.
     """
     config, source = flow.config, source_cluster(flow.config)
-    mappings = flow.open_mappings(source, target)
-    try:
-        positions = mappings.positions()
-    finally:
-        mappings.close()
+    positions = flow.read_copier(source, target).positions
     copied = {at.topic: tuple(p.target_topics) for at, p in positions.items() if p.target_topics}
     routes = {name: names for name, names in copied.items() if config.topics.matches(name, copied)}
     listed = [] if kind is DrillKind.DISASTER else source.topic_names()

@@ -40,12 +40,10 @@ def read_pipeline_flow(
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties.translation import load_checked
-    from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
+    from k2ktui.sync.flow import flow_of
 
     loaded = load_checked(tuple(files), need_replication=False, templates=templates)
-    config = loaded.config
-    flow = PipelineFlow(config) if config.replicates else MappingApplicationFlow(config)
-    return flow, tuple(loaded.notes)
+    return flow_of(loaded.config), tuple(loaded.notes)
 
 
 def mirror_file_error(how: str) -> ConfigError:

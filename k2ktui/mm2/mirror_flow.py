@@ -23,7 +23,7 @@ from k2ktui.mm2.flows.model import SIDES, FlowProperties, Side
 from k2ktui.mm2.flows.settings import load_settings, security_notes
 from k2ktui.mm2.importing.pipeline_file import not_expressible, pipeline_document
 from k2ktui.mm2.offsets.positions import reset_notes
-from k2ktui.sync.flow import CopierObservation, Flow
+from k2ktui.sync.flow import CopierObservation, Flow, FlowKind
 
 PATH = "mirrormaker2"
 
@@ -37,6 +37,7 @@ class MirrorFlow(Flow):
     """
 
     properties: FlowProperties = field(repr=False)
+    kind: FlowKind = field(default=FlowKind.MIRRORMAKER, init=False)
 
     @classmethod
     def of(cls, properties: FlowProperties) -> Self:
@@ -55,18 +56,9 @@ class MirrorFlow(Flow):
             # The cause quotes values, and passwords may be among them.
             raise _not_expressible(properties, failure) from None
 
-    @property
-    def pipeline(self) -> None:
-        """None: MirrorMaker 2 copies."""
-
     def path_of(self, topic: str) -> str:
         """Return the name of MirrorMaker 2's path."""
         return PATH
-
-    @property
-    def is_mirror(self) -> bool:
-        """Whether MirrorMaker 2 copies."""
-        return True
 
     def open_mappings(self, source: Cluster, target: Cluster) -> MirrorMappings:
         """Return MirrorMaker 2's offset syncs as the source."""

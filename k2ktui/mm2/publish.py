@@ -35,7 +35,7 @@ from k2ktui.mm2.flows.formats import (
 )
 from k2ktui.mm2.flows.policy import HEARTBEATS, ReplicationPolicy
 from k2ktui.runtime.background import BackgroundRunner
-from k2ktui.sync.flow import Flow, PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from k2ktui.text import safe_text
@@ -205,7 +205,7 @@ class PublisherThread(BackgroundRunner):
             chosen = self._config.mm2
             names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
             log.info("writing MirrorMaker 2's checkpoints to %s", names.checkpoints)
-            self._publisher = Publisher(PipelineFlow(self._config), names, force=chosen.force)
+            self._publisher = Publisher(Flow(self._config), names, force=chosen.force)
         # The run that this thread belongs to records itself a moment after its start.
         with suppress(NothingCopied):
             self._publisher.turn()

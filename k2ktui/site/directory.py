@@ -126,11 +126,7 @@ def _read_topics(
         if answers:
             topics |= {name for name in source.topic_names() if flow.config.topics.matches(name)}
         if target_id:
-            mappings = flow.open_mappings(source, target)
-            try:
-                topics |= {at.topic for at in mappings.positions()}
-            finally:
-                mappings.close()
+            topics |= {at.topic for at in flow.read_copier(source, target).positions}
     except NothingCopied:
         pass
     except (ConnectionFailed, TimedOut) as error:

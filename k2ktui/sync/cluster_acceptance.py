@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.mapping.replica import TargetPartition
+from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.moves.acceptance import LastCopy, find_doubt, plan_acceptance
 from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.cluster_pair import ClusterPair, Side
@@ -187,9 +187,8 @@ def _compare_last(
         return {}, dict.fromkeys(state.positions, "features.offsetMapping is disabled")
     mappings = PipelineMappings(config, target)
     try:
-        positions = mappings.positions()
-        report = mappings.refresh(_READ_S, positions, {}, {})
-        if report.behind:
+        read = mappings.read(mappings.read_copier(), {}, timeout=_READ_S)
+        if read.behind:
             raise TimedOut(
                 f"{safe_text(config.offset_mapping.topic)} could not be read to its end",
                 unchanged=_UNCHANGED,
@@ -197,11 +196,11 @@ def _compare_last(
             )
         copies = {}
         unmapped = {}
-        for at, position in positions.items():
-            last = _find_last(mappings, at)
+        for at, replica in read.replicas.items():
+            last = _find_last(replica)
             if last is not None:
                 copies[at] = last
-            if why := _find_hole(mappings, at, position, last):
+            if why := _find_hole(replica, last):
                 unmapped[at] = why
     finally:
         mappings.close()
@@ -222,22 +221,20 @@ def _compare_last(
     return copies, unmapped
 
 
-def _find_last(mappings: PipelineMappings, at: SourcePartition) -> LastCopy | None:
+def _find_last(replica: Replica) -> LastCopy | None:
     last: LastCopy | None = None
-    for target, ranges in mappings.target_ranges(at).items():
+    for target, ranges in replica.target_ranges.items():
         end, landed = ranges.end, ranges.last_landed
         if end is not None and landed is not None and (last is None or last.offset < end - 1):
             last = LastCopy(end - 1, target, landed)
     return last
 
 
-def _find_hole(
-    mappings: PipelineMappings, at: SourcePartition, position: Position, last: LastCopy | None
-) -> str:
+def _find_hole(replica: Replica, last: LastCopy | None) -> str:
     """Return why a record after the last one that is mapped may have been copied; "" if none."""
-    gaps = mappings.find_gaps(at)
-    end = last.offset + 1 if last is not None else position.start
-    lost = max([gaps.complete_from or 0, *(hole_end for _, hole_end in gaps.holes)])
+    assert replica.position is not None
+    end = last.offset + 1 if last is not None else replica.position.start
+    lost = max([replica.complete_from or 0, *(hole_end for _, hole_end in replica.holes)])
     if lost <= end:
         return ""
     return f"the mapping of its offsets up to {lost} has expired, or was not restored"

@@ -160,7 +160,7 @@ class ConsumerGroupReader:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """The source at one moment; ``at`` is epoch seconds.
+    """The source at one moment, read now or kept on the target; ``at`` is epoch seconds.
 
     ``ends`` are high watermarks, read after the commits: of partitions with a commit that may be
     past its log's end. ``incomplete_reason`` is the reason why groups may be missing, if some

@@ -8,8 +8,8 @@ watermarks, see :func:`_find_past_end`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Partition
@@ -29,27 +29,15 @@ UNLISTED = "Unlisted"
 _READ_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCommits:
-    """The kept commits of the source's groups; ``at`` is the last complete poll, in epoch seconds.
-
-    ``starts`` are the log start offsets at that time, for partitions in which a committed offset
-    was below the log start; ``ends`` the high watermarks, where one was above.
-    """
-
-    cluster: str
-    at: float
-    groups: Mapping[str, GroupView]
-    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
-    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
-
-
 def read_known_commits(
     snapshots: Collection[CommitSnapshot],
     cluster: str = "",
     pairs: Iterable[ClusterPair] = (),
-) -> KnownCommits | None:
+) -> SourceView | None:
     """Return the kept commits of one source cluster, None if there are none.
+
+    They are as old as the last complete poll. Its log start offsets are known of partitions in
+    which a committed offset was below the log start; the high watermarks where one was above.
 
     Commits that were kept under the id that the cluster had before a restore count for groups that
     were not seen under its present id: the restore may have lost them. They are as old as the last
@@ -87,7 +75,7 @@ def read_known_commits(
         own = polls.get(snapshot.cluster)
         return max(snapshot.at_ms, own.at_ms if own is not None else 0) / 1000
 
-    return KnownCommits(
+    return SourceView(
         chosen,
         at_ms / 1000,
         {

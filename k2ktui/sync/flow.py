@@ -7,19 +7,17 @@ needs a pipeline (to start it, to move its positions) takes :attr:`Flow.pipeline
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.kafka.clients import Cluster
-from k2ktui.sync.mapping.source import MappingSource
-
-if TYPE_CHECKING:
-    from k2ktui.sync.mapping.pair_mappings import PairMappings
+from k2ktui.sync.mapping.source import CopierState, MappingSource
 
 
 class GroupAuditor(Protocol):
@@ -61,37 +59,69 @@ class CopierObservation:
     how_to_stop: str
 
 
+class FlowKind(Enum):
+    """Which program copies a flow, and how much of what it copies is seen."""
+
+    PIPELINE = "a pipeline of k2ktui"
+    SOME_TOPICS = "some topics of a pipeline, as a drill over them sees it"
+    ALL_PIPELINES = "what pipelines of any name copy, as the mapping application sees it"
+    MIRRORMAKER = "a flow of MirrorMaker 2"
+
+
 @dataclass(frozen=True, slots=True)
-class Flow(ABC):
+class Flow:
     """What is copied, how its mappings are read, and what k2ktui may write.
 
     Attributes:
         config: clusters, topics, groups and limits; contains secrets. Of a flow that another
-            program copies, the settings of an equivalent pipeline.
+            program copies, the settings of an equivalent pipeline; of some topics, ``config.only``
+            has chosen them; of all pipelines, it has no ``replication`` section.
+        kind: what copies.
     """
 
     config: PipelineConfig = field(repr=False)
+    kind: FlowKind = field(default=FlowKind.PIPELINE, kw_only=True)
 
     @property
-    @abstractmethod
     def pipeline(self) -> PipelineConfig | None:
         """The pipeline that may be started and whose positions may be moved.
 
         None if another pipeline or program copies: only its consumer groups may be moved.
         """
-
-    @abstractmethod
-    def path_of(self, topic: str) -> str:
-        """Return the name of the path that the records of a source topic take."""
-
-    @abstractmethod
-    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
-        """Return the source of positions and mappings; reads nothing yet."""
+        own = self.kind in (FlowKind.PIPELINE, FlowKind.SOME_TOPICS)
+        return self.config if own else None
 
     @property
     def is_mirror(self) -> bool:
         """Whether MirrorMaker 2 copies."""
-        return False
+        return self.kind is FlowKind.MIRRORMAKER
+
+    def path_of(self, topic: str) -> str:
+        """Return the name of the path that the records of a source topic take.
+
+        Of a pipeline, as far as the file decides it.
+        """
+        # Imported late, here and below, so that the first screen does not wait for it.
+        from k2ktui.replication.topics.routing import choose_path
+
+        return str(choose_path(self.config, topic=topic).path)
+
+    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
+        """Return the source of positions and mappings; reads nothing yet."""
+        from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
+        from k2ktui.sync.mapping.pipelines_of_pair import PipelinesOfPair
+
+        if self.kind is FlowKind.SOME_TOPICS:
+            return PipelineMappings(self.config, target, some_topics=True)
+        of_pair = None
+        if self.kind is FlowKind.ALL_PIPELINES:
+            of_pair = PipelinesOfPair(self.config, source, target)
+        return PipelineMappings(self.config, target, source, of_pair=of_pair)
+
+    def read_copier(self, source: Cluster, target: Cluster) -> CopierState:
+        """Read once what the program that copies says; errors as for ``MappingSource``."""
+        with closing(self.open_mappings(source, target)) as mappings:
+            return mappings.read_copier()
 
     def observe_copier(self, target: Cluster) -> CopierObservation | None:
         """Watch for some seconds whether the other program copies; None if it leaves no traces.
@@ -101,49 +131,15 @@ class Flow(ABC):
         """
         return None
 
-    @abstractmethod
     def open_auditor(self) -> GroupAuditor | None:
         """Return the auditor of the other program's checkpoints; None if k2ktui copies."""
+        return None
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineFlow(Flow):
-    """A pipeline of k2ktui."""
-
-    @property
-    def pipeline(self) -> PipelineConfig | None:
-        """The pipeline itself."""
-        return self.config
-
-    def path_of(self, topic: str) -> str:
-        """Return the copy path of a topic, as far as the file decides it."""
-        # Imported late, here and below, so that the first screen does not wait for it.
-        from k2ktui.replication.topics.routing import choose_path
-
-        return str(choose_path(self.config, topic=topic).path)
-
-    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
-        """Return the pipeline's own topics as the source."""
-        from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
-
-        return PipelineMappings(self.config, target, source)
-
-    def open_auditor(self) -> None:
-        """Return None: nothing else translates the groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class SomeTopicsFlow(PipelineFlow):
-    """Some topics of a pipeline, as a drill over them sees it; ``config.only`` has chosen them.
-
-    Positions and groups' commits are those of these topics alone.
-    """
-
-    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
-        """Return the pipeline's own topics as the source, without what is copied besides."""
-        from k2ktui.sync.mapping.some_topics import SomeTopicsMappings
-
-        return SomeTopicsMappings(self.config, target)
+def flow_of(config: PipelineConfig) -> Flow:
+    """Return the flow that a pipeline file describes: a pipeline, or the mapping application."""
+    kind = FlowKind.PIPELINE if config.replicates else FlowKind.ALL_PIPELINES
+    return Flow(config, kind=kind)
 
 
 def only_topics(flow: Flow, topics: Collection[str]) -> Flow:
@@ -156,29 +152,10 @@ def only_topics(flow: Flow, topics: Collection[str]) -> Flow:
         return flow
     if flow.pipeline is None:
         raise ValueError("only the topics of a pipeline can be chosen")
-    return SomeTopicsFlow(flow.config.only(topics))
+    return Flow(flow.config.only(topics), kind=FlowKind.SOME_TOPICS)
 
 
 NOTHING_TO_COPY = (
     "This file has no replication section: it translates groups with the mappings of other "
     "pipelines, and copies nothing."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MappingApplicationFlow(PipelineFlow):
-    """What pipelines of any name copy between two clusters, as the mapping application sees it.
-
-    Its file has no ``replication`` section: it translates groups, and copies nothing itself.
-    """
-
-    @property
-    def pipeline(self) -> None:
-        """Return None: it has no positions of its own."""
-        return None
-
-    def open_mappings(self, source: Cluster, target: Cluster) -> PairMappings:
-        """Return the topics of the pipelines between the two clusters as the source."""
-        from k2ktui.sync.mapping.pair_mappings import PairMappings
-
-        return PairMappings(self.config, source, target)

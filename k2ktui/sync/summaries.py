@@ -18,7 +18,7 @@ from k2ktui.engine.moves.pipeline_summary import PipelineSummary, summarize_pipe
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import REFUSALS
 from k2ktui.runtime.background import BackgroundRunner
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import NoPipelineFound, NothingCopied
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from k2ktui.sync.store import StateStore
@@ -119,7 +119,7 @@ class SummaryRunner(BackgroundRunner):
             self.close()
             return
         if self._open is None:
-            reader = SnapshotReader(PipelineFlow(self._config), for_plans=False, with_choices=True)
+            reader = SnapshotReader(Flow(self._config), for_plans=False, with_choices=True)
             self._open = reader, SummaryWriter(reader.store)
         reader, writer = self._open
         known = reader.store.read().summary

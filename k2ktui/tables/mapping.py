@@ -33,7 +33,7 @@ def read_ranges(flow: Flow, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         NothingCopied: nothing has been replicated yet.
     """
     with open_snapshots(flow) as (snapshots, _, _):
-        replicas, _ = snapshots.read_mappings(wanted)
+        replicas = snapshots.read_mappings(wanted).replicas
         for at, replica in sorted(replicas.items()):
             if not wanted(at):
                 continue

@@ -41,7 +41,7 @@ def plan_records(flow: Flow, wanted: Wanted, offsets: int) -> list[RecordsTask]:
         NothingCopied: nothing has been replicated yet.
     """
     with open_snapshots(flow) as (snapshots, source, _):
-        replicas, _ = snapshots.read_mappings()
+        replicas = snapshots.read_mappings().replicas
         asked = [at for at in sorted(replicas) if wanted(at)]
         copies = snapshots.find_copies(dict.fromkeys(asked, (0,))).replicas
         ends = source.offsets([(at.topic, at.partition) for at in asked], OffsetSpec.latest())

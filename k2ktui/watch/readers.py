@@ -212,7 +212,7 @@ class TargetReader:
         if self._mappings is None:
             self._mappings = self._flow.open_mappings(self._clusters.source, self._cluster)
         try:
-            positions = dict(self._mappings.positions())
+            copier = self._mappings.read_copier(heartbeats=True)
         except NothingCopied as error:
             return TargetFacts(time.time(), about, nothing_copied=error)
         except (NoPipelineFound, CopiesMissing):
@@ -220,24 +220,23 @@ class TargetReader:
             return TargetFacts(time.time(), about)
         wanted = {
             (p.target_topic, p.target_partition)
-            for p in positions.values()
+            for p in copier.positions.values()
             if p.target_partition is not None
         }
         existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
         where = [at for at in wanted if isinstance(existing.get(at[0]), TopicDescription)]
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        copier = self._mappings.read_copier()
         return TargetFacts(
             time.time(),
             about,
-            positions,
+            copier.positions,
             ends,
             notes=copier.notes,
             heartbeat_at=copier.heartbeat_at,
             fenced_by=copier.fenced_by,
-            recorded=self._mappings.clusters(),
+            recorded=copier.clusters,
             deleted=copier.deleted,
-            moved=self._mappings.moved_topics(),
+            moved=copier.moved,
         )
 
     def close(self) -> None:
@@ -258,7 +257,7 @@ class MappingReader:
     def read(self, known: Known) -> GroupFacts:
         """Read the mappings; empty if the pipeline was never started."""
         try:
-            replicas, notes = self.snapshots.read_mappings()
+            copies = self.snapshots.read_mappings()
         except NothingCopied:
             return GroupFacts(time.time())
         expire_at = None
@@ -266,9 +265,9 @@ class MappingReader:
             expire_at = self.snapshots.find_expiry()
         return GroupFacts(
             time.time(),
-            mapped=self._rows.summaries(replicas),
-            replicas=replicas,
-            notes=notes,
+            mapped=self._rows.summaries(copies.replicas),
+            replicas=copies.replicas,
+            notes=copies.notes,
             mappings_expire_at=expire_at,
         )
 

@@ -25,7 +25,7 @@ from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applied
 from k2ktui.sync.moves.positions import SET, PositionPlan
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
@@ -35,7 +35,7 @@ from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, e
 from tests.support.console.views import NOON, usual
 from tests.unit.engine.test_groups import a_range, snapshot
 
-FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+FLOW = Flow(PipelineConfig.model_construct(name="orders"))
 SCREENS = (
     "translate",
     "plan",

@@ -31,7 +31,7 @@ from k2ktui.engine.drill.steps import turn_into_disaster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.present.drills import read_share
 from k2ktui.present.formatting import UNICODE
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console.driver import ConsoleDriver, Steps, drive, drive_session, made_session
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
@@ -48,7 +48,7 @@ from tests.support.drill.made_drills import (
     switched_over,
 )
 
-FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+FLOW = Flow(PipelineConfig.model_construct(name="orders"))
 DRILLS = {
     "drills": (acted(fencing()), stopped(), rehearsed()),
     "drill-new": (),
@@ -466,7 +466,7 @@ def test_a_drill_over_some_topics_shows_their_way_back(
         """
     )
     session = made_session(made(drill))
-    session.flow = PipelineFlow(load_checked((str(file),)).config)
+    session.flow = Flow(load_checked((str(file),)).config)
     drive_session(session, steps, size, screen="8")
 
 

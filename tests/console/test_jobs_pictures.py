@@ -19,12 +19,12 @@ from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.usage import Usage
 from k2ktui.replication.reports.event_text import report_event
 from k2ktui.replication.reports.events import Progress
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
 from tests.support.console.views import NOON, usual
 
-FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+FLOW = Flow(PipelineConfig.model_construct(name="orders"))
 SCREENS = ("jobs", "jobs-log", "jobs-elsewhere", "jobs-none")
 HOUR_MS = 3_600_000
 USED = Usage(1_340_000_000, 16_800_000_000, 1.6, 8)

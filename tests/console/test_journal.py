@@ -15,7 +15,7 @@ from k2ktui.console.session import Session
 from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.operations import JournalEntry
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.pictures import ONE, SIZES, compare_screen, each_screen
@@ -185,7 +185,7 @@ def test_screens_look_as_they_did(screen: str) -> None:
         await console.pilot.pause(0.3)
         await console.settle()
 
-    flow = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+    flow = Flow(PipelineConfig.model_construct(name="orders"))
     sizes = ONE if screen == "journal-none" else SIZES
     themes = ("k2k-light", "k2k-mono") if screen == "journal" else ()
     files = ("orders.yaml",)

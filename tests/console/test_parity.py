@@ -24,12 +24,12 @@ from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.errors import Refused
 from k2ktui.parity import operations
 from k2ktui.parity.writer import ParityApplied
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.pictures import ONE, SIZES, compare_screen, each_screen
 from tests.support.console.views import NOON, usual
 
-FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+FLOW = Flow(PipelineConfig.model_construct(name="orders"))
 SET, REPORT, REMOVE = ParityAction.SET, ParityAction.REPORT, ParityAction.REMOVE
 
 

@@ -16,7 +16,7 @@ from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.sync.flow import MappingApplicationFlow
+from k2ktui.sync.flow import Flow, FlowKind
 from k2ktui.sync.moves.positions import SET, PositionPlan, PositionPlanner
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.views import Made
@@ -120,7 +120,7 @@ def test_the_mapping_application_moves_no_position_and_starts_no_job() -> None:
         await console.press("5", "J")
         await console.until(lambda: "no replication section" in console.notices, "reported")
 
-    flow = MappingApplicationFlow(PipelineConfig.model_construct(name="orders"))
+    flow = Flow(PipelineConfig.model_construct(name="orders"), kind=FlowKind.ALL_PIPELINES)
     drive_session(replace(session(), flow=flow), steps)
 
 

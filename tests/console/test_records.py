@@ -15,7 +15,7 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.log.listing import LogEntry, OffsetState
 from k2ktui.log.record import KafkaRecord
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.records.pairs import GroupRecords, RecordListing, RecordPair, RecordPlace
 from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome
 from tests.support.console.driver import ConsoleDriver, drive
@@ -29,7 +29,7 @@ CONFIG = PipelineConfig.model_validate(
         "target": {"kafka": {"common": {"bootstrap.servers": "b:1"}}},
     }
 )
-FLOW = PipelineFlow(CONFIG)
+FLOW = Flow(CONFIG)
 SIZES = [(80, 24), (120, 35), (200, 60)]
 AT = 1_795_262_300_000
 SAME = Comparison(ComparisonOutcome.SAME)
@@ -179,7 +179,7 @@ def test_who_may_not_see_contents(
         flow,
         view,
         size=(120, 50),
-        flow=PipelineFlow(CONFIG.model_copy(update=config)),
+        flow=Flow(CONFIG.model_copy(update=config)),
         files=("p.yaml",),
         read_only=read_only,
     )

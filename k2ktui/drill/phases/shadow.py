@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -134,8 +133,7 @@ def _intend(session: Session, groups: int) -> Change:
 def _read_expected(session: Session, rows: Sequence[ShadowRow]) -> list[ShadowRow]:
     """Return the rows with the records that their groups would read next on the source."""
     wanted = session.drill.options.shadow_records
-    with closing(session.flow.open_mappings(session.source, session.target)) as mappings:
-        positions = mappings.positions()
+    positions = session.flow.read_copier(session.source, session.target).positions
     asked: dict[tuple[str, int, int], int] = {}
     for shadow in rows:
         copied = (

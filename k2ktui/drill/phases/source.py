@@ -16,7 +16,6 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.groups import GroupView
-from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.admin.acls import denied_topics, deny_writes
@@ -230,7 +229,8 @@ def _read_groups(session: Session, reader: SourceClusterReader) -> dict[str, Gro
 
 def run_source_lost(session: Session) -> PhaseResult:
     """Establish that the source does not answer, and what was last known of it."""
-    positions, clusters = _read_positions(session)
+    copier = session.flow.read_copier(session.source, session.target)
+    clusters = copier.clusters
     try:
         cluster_id = session.source.cluster_id()
     except (ConnectionFailed, TimedOut) as error:
@@ -254,7 +254,7 @@ def run_source_lost(session: Session) -> PhaseResult:
             "Translate positions yourself: k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
         )
     silent = max(0.0, time() - known.at)
-    lost = _count_known_loss(positions, known.groups)
+    lost = _count_known_loss(copier.positions, known.groups)
     read = f"at least {counted(lost, 'record')} lost"
     lowest: int | None = lost
     if session.flow.is_mirror:
@@ -270,12 +270,6 @@ def run_source_lost(session: Session) -> PhaseResult:
         f"{why}; commits of {moment(known.at)}, {duration(silent)} old, {read}; what was written "
         "since is unknown"
     )
-
-
-def _read_positions(session: Session) -> tuple[Mapping[SourcePartition, Position], ClusterPair]:
-    """Return what was copied, and between which clusters."""
-    with closing(session.flow.open_mappings(session.source, session.target)) as mappings:
-        return mappings.positions(), mappings.clusters()
 
 
 def _count_known_loss(

@@ -146,14 +146,11 @@ def _await_stopped_copier(session: Session) -> PhaseResult:
 
 def _read_copy_ends(session: Session) -> dict[Partition, int]:
     """Return the end offsets of all target partitions that records were copied to."""
-    mappings = session.flow.open_mappings(session.source, session.target)
     try:
-        positions = mappings.positions().values()
+        positions = session.flow.read_copier(session.source, session.target).positions
     except NothingCopied:
         return {}
-    finally:
-        mappings.close()
-    named = {name for p in positions for name in p.target_topics}
+    named = {name for p in positions.values() for name in p.target_topics}
     where = list_partitions(session.target, sorted(named))
     return session.target.offsets(where, OffsetSpec.latest())
 

@@ -95,6 +95,7 @@ class Snapshot:
         moved: source topics whose clients drills moved to the target, read with the positions.
         mappings_expire_at: when the first mapping that a group needs expires, unless it is written
             again; None if none is needed or expires, or if it is not known.
+        unmapped: why no copied record is mapped; "" if one is.
     """
 
     pipeline: str
@@ -116,6 +117,7 @@ class Snapshot:
     longest_metadata: int | None = None
     moved: MovedTopics = NO_MOVED_TOPICS
     mappings_expire_at: float | None = None
+    unmapped: str = ""
 
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:

@@ -18,18 +18,22 @@ from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.anchors import OffsetAnchors
-from k2ktui.engine.mapping.ranges import MappingRanges
-from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
-from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
+from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.flows.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.topics import MirrorTopics, TimedOffsetSync
-from k2ktui.sync.mapping.sort import MappingReport
-from k2ktui.sync.mapping.source import Commits, CopierState, CopiesMissing, NothingCopied
+from k2ktui.sync.mapping.source import (
+    NO_COMMITS,
+    READ_S,
+    Commits,
+    CopierState,
+    Copies,
+    CopiesMissing,
+    NothingCopied,
+)
 from k2ktui.sync.matching.log_comparison import PositionProver
 from k2ktui.text import counted, duration, safe_text
 
@@ -61,7 +65,7 @@ class MirrorMappings:
         self._untaken: list[TimedOffsetSync] = []
         self._down, self._again_at = "", 0.0
 
-    def positions(self) -> Mapping[SourcePartition, Position]:
+    def read_copier(self, *, heartbeats: bool = False) -> CopierState:
         """Read positions and new offset syncs; the arguments and errors are the protocol's."""
         self.topics.read_positions()
         self._untaken += self._new_syncs()
@@ -75,79 +79,49 @@ class MirrorMappings:
         if not chosen:
             raise self._nothing()
         self._require_copies(chosen)
-        return {at: self._position(at, end) for at, end in sorted(chosen.items())}
+        positions = {at: self._position(at, end) for at, end in sorted(chosen.items())}
+        if not heartbeats:
+            return CopierState(positions)
+        self.topics.read_beats()
+        self.topics.read_checkpoints()
+        now, last = time.time(), self.topics.beats.last
+        heard = None if last is None else last / 1000
+        notes = _heartbeat(heard, now), self._checkpoints(now)
+        return CopierState(positions, heartbeat_at=heard, notes=notes)
 
-    def clusters(self) -> ClusterPair:
-        """Return none: MirrorMaker 2 records no cluster ids."""
-        return UNKNOWN_PAIR
-
-    def moved_topics(self) -> MovedTopics:
-        """Return none: a flow of MirrorMaker 2 is moved as a whole."""
-        return NO_MOVED_TOPICS
-
-    def refresh(
+    def read(
         self,
-        timeout: float,
-        positions: Mapping[SourcePartition, Position],
+        copier: CopierState,
         commits: Commits,
-        lowest_commits: Mapping[TargetPartition, int],
-    ) -> MappingReport:
-        """Compare records to make translations of committed offsets exact."""
-        wanted = {at: offsets for at, offsets in commits.items() if at in positions}
+        lowest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        *,
+        compare: bool = False,
+        timeout: float = READ_S,
+    ) -> Copies:
+        """Compare records to make translations of committed offsets exact, and keep the proofs.
+
+        Records are compared whenever the source has answered: that is all there is to read.
+        """
+        wanted = {at: offsets for at, offsets in commits.items() if at in copier.positions}
         if not self._down:
-            proven = self._prover.prove(self._anchors, positions, wanted, timeout)
+            proven = self._prover.prove(self._anchors, copier.positions, wanted, timeout)
             now = int(time.time() * 1000)
             self.history.add(ProvenPosition(at, anchor, now) for at, anchor in proven)
-        return MappingReport()
+        replicas = {
+            at: Replica(position, anchors=self._anchors_of(at))
+            for at, position in copier.positions.items()
+        }
+        return Copies(copier, replicas, tuple(self._notes()))
 
-    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
-        """Return an empty dict: MirrorMaker 2 records no complete ranges."""
-        return {}
-
-    def find_gaps(self, source: SourcePartition) -> MappingGaps:
-        """Return no gaps, since there are no ranges."""
-        return MappingGaps()
-
-    def count_mapped(self, source: SourcePartition) -> int:
-        """Return 0, since there are no ranges."""
-        return 0
-
-    def held_from(self, source: SourcePartition) -> int:
-        """Return 0: all that is known is in memory."""
-        return 0
-
-    def anchors(self, source: SourcePartition) -> OffsetAnchors:
-        """Return the known offset anchors of a source partition."""
+    def _anchors_of(self, source: SourcePartition) -> OffsetAnchors:
         return self._anchors.setdefault(source, OffsetAnchors())
 
-    def compare(self, commits: Commits, timeout: float) -> None:
-        """Do nothing: ``refresh`` compares, and keeps what it proves."""
-
-    def compared(self, source: SourcePartition) -> None:
-        """Return None: proven anchors are among those of ``anchors``."""
-
-    def untranslatable(self, source: SourcePartition) -> str:
-        """Return "": MirrorMaker 2 renames topics, so records flow in one direction."""
-        return ""
-
-    def notes(self) -> Sequence[str]:
+    def _notes(self) -> list[str]:
         """Return notes on an unreachable source, ignored records and unproven positions."""
         down = [f"{self._down}: using the offset-syncs read earlier"] if self._down else []
         unseen = [] if self._down else self.topics.unseen_syncs()
         notes = (unseen, self.topics.unreadable(), self.history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
-
-    def explain_none(self) -> str:
-        """Return "": its syncs are few, and the positions that they lack are said for each."""
-        return ""
-
-    def read_copier(self) -> CopierState:
-        """Read MirrorMaker 2's heartbeats and checkpoints; errors are the protocol's."""
-        self.topics.read_beats()
-        self.topics.read_checkpoints()
-        now, last = time.time(), self.topics.beats.last
-        heard = None if last is None else last / 1000
-        return CopierState(heard, (_heartbeat(heard, now), self._checkpoints(now)))
 
     def expires_at(self, commits: Commits) -> float | None:
         """Return None: what is kept of its syncs does not expire."""
@@ -195,10 +169,10 @@ class MirrorMappings:
             self.history.add(new)
         for item in known:
             if isinstance(item, ProvenPosition):
-                self.anchors(item.source).prove(item.anchor)
+                self._anchors_of(item.source).prove(item.anchor)
             else:
                 sync = item.sync
-                self.anchors(sync.source).add_record(sync.upstream, sync.downstream)
+                self._anchors_of(sync.source).add_record(sync.upstream, sync.downstream)
                 self._newest[sync.source] = sync.upstream
 
     def _require_copies(self, sources: Iterable[SourcePartition]) -> None:

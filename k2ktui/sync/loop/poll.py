@@ -100,7 +100,7 @@ class SyncLoop:
         self._config = config
         self._snapshots = SnapshotReader(flow)
         self._commit_writer = CommitSnapshotWriter(
-            self._snapshots.store, lambda: (self._snapshots.clusters(),)
+            self._snapshots.store, lambda: (self._snapshots.copier.clusters,)
         )
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._summaries = SummaryWriter(self._snapshots.store)
@@ -135,7 +135,7 @@ class SyncLoop:
         moved = moved_positions(snapshot, options)
         notes += left_out_note(moved)
         translated = bool(moved) or any(row.basis is not Basis.UNMAPPED for row in plan.rows)
-        self.unmapped = "" if translated else self._snapshots.explain_none()
+        self.unmapped = "" if translated else snapshot.unmapped
         notes += [self.unmapped] if self.unmapped else []
         self._stop_if_configured(plan, snapshot)
         notes += self._look_at_active(plan, snapshot)
@@ -179,7 +179,7 @@ class SyncLoop:
         if view is None:
             return notes
         try:
-            self._commit_writer.keep(view, lambda topic: True, self._snapshots.find_gone)
+            self._commit_writer.keep(view, lambda topic: True, self._snapshots.source.find_gone)
         except K2kError as error:
             log.debug("snapshots of the source's commits: the cause", exc_info=error)
             notes.append(
@@ -188,11 +188,12 @@ class SyncLoop:
         return notes
 
     def _keep_mappings(self) -> list[str]:
+        mappings = self._snapshots.mappings
         try:
-            self._snapshots.keep()
+            mappings.keep()
         except K2kError as error:
-            log.debug("%s: the cause", self._snapshots.not_kept, exc_info=error)
-            return [f"{self._snapshots.not_kept}: {error.message}"]
+            log.debug("%s: the cause", mappings.not_kept, exc_info=error)
+            return [f"{mappings.not_kept}: {error.message}"]
         return []
 
     def _summarize(self, snapshot: Snapshot, written: list[WriteResult]) -> list[str]:

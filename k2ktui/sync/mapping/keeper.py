@@ -21,7 +21,8 @@ from k2ktui.replication.preflight.checks import (
 from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.commit_snapshots import list_kept_commits
-from k2ktui.sync.mapping.pipeline_mappings import READ_S, PipelineMappings
+from k2ktui.sync.mapping.by_content import find_unmapped
+from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.text import duration, list_names, safe_text
@@ -80,16 +81,16 @@ class MappingKeeper(BackgroundRunner):
             mappings.close()
 
     def _keep(self, mappings: PipelineMappings, store: StateStore) -> None:
-        positions = mappings.positions()
+        copier = mappings.read_copier()
         chosen = self._config.consumer_groups.matches
-        commits = list_kept_commits(store.read().commits, mappings.clusters(), chosen)
+        commits = list_kept_commits(store.read().commits, copier.clusters, chosen)
         if not commits:
             self._feed(MappingsExpire(None))
             self.interval_s = _IDLE_S
             return
-        mappings.refresh(READ_S, positions, commits, {})
+        mappings.read(copier, commits)
         mappings.keep()
-        mappings.refresh(READ_S, positions, commits, {})
+        mappings.read(copier, commits)
         self._feed(MappingsExpire(mappings.expires_at(commits)))
         self.interval_s = mappings.repeat_interval_s(_LONGEST_S)
 
@@ -112,7 +113,7 @@ def check_mappings(config: PipelineConfig) -> Check:
 
 
 def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: StateStore) -> Check:
-    positions = mappings.positions()
+    copier = mappings.read_copier()
     snapshots, topic = store.read().commits, safe_text(config.offset_mapping.topic)
     if not snapshots:
         return unknown_check(
@@ -120,9 +121,9 @@ def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: S
             "how long they live is not known: no snapshot of the source's groups is on the target",
             "start and sync write snapshots while they run, with the right to describe groups.",
         )
-    commits = list_kept_commits(snapshots, mappings.clusters(), config.consumer_groups.matches)
-    mappings.refresh(READ_S, positions, {}, {})
-    expired = [source for source in commits if mappings.find_unmapped(source, commits[source])]
+    commits = list_kept_commits(snapshots, copier.clusters, config.consumer_groups.matches)
+    replicas = mappings.read(copier, {}).replicas
+    expired = [at for at in commits if at in replicas and find_unmapped(replicas[at], commits[at])]
     if expired:
         return warning_check(
             _CHECK,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
@@ -24,18 +24,18 @@ from k2ktui.engine.mapping.opposite_copy import (
 from k2ktui.engine.mapping.ranges import MappingRanges, find_one
 from k2ktui.engine.mapping.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
-from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason
-from k2ktui.sync.mapping.pair_mappings import PairMappings
-from k2ktui.sync.mapping.source import NoPipelineFound, make_replica
+from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
+from k2ktui.sync.mapping.pipelines_of_pair import PipelinesOfPair
+from k2ktui.sync.mapping.source import Commits, CopierState, NoPipelineFound
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
 
-_READ_S = 30.0
 _TAIL_S = 20.0
 # Positions asked for at once, and at most, per partition: our own markers lie between our copies.
 _AT_ONCE, _MOST = 100, 2_000
@@ -58,7 +58,6 @@ _OTHERS = (
     "bidirectional.mode {mode} another program may: its offsets are unknown"
 )
 
-Commits = Mapping[SourcePartition, Collection[int]]
 _Replicas = Mapping[SourcePartition, Replica]
 _Logs = Mapping[TargetPartition, TargetLog]
 
@@ -92,10 +91,13 @@ class OppositeMappings:
         patience_s: float | None = None,
     ) -> None:
         self._patience_s = patience_s
-        self._mappings = PairMappings(_opposite(config), target, source)
+        theirs = _opposite(config)
+        self._pipelines = PipelinesOfPair(theirs, target, source)
+        self._mappings = PipelineMappings(theirs, source, target, of_pair=self._pipelines)
         self._mode = config.bidirectional_mode
         self._is_named = any(config.bidirectional.opposite.model_dump().values())
-        self._positions: Mapping[SourcePartition, Position] = {}
+        self._copier = CopierState()
+        self._replicas: _Replicas = {}
         self._lowest: dict[TargetPartition, int] = {}
         self._failure = ""
         self._is_down = False
@@ -120,8 +122,7 @@ class OppositeMappings:
             down: why the source does not answer; "" if it does.
             pair: our own, with the ids that the clusters had before they were restored.
         """
-        self._mappings.pairs_elsewhere = (pair,)
-        self.note, self._failure, self._positions = "", "", {}
+        self.note, self._failure, self._copier, self._replicas = "", "", CopierState(), {}
         self._is_down = bool(down)
         if down:
             self._fail(down)
@@ -130,31 +131,32 @@ class OppositeMappings:
             (at.topic, at.partition): min(offsets) for at, offsets in commits.items() if offsets
         }
         try:
-            self._positions = self._mappings.positions()
-            self._mappings.refresh(_READ_S, self._positions, {}, self._lowest)
+            self._copier = self._mappings.read_copier()
+            self._replicas = self._mappings.read(self._copier, {}, self._lowest).replicas
         except NoPipelineFound as error:
-            self._explain_none(error)
+            self._explain_none(error, pair)
         except K2kError as error:
             self._fail(error.message)
 
     def copied_ends(self) -> dict[TargetPartition, int]:
         """Return the target offset up to which each partition was copied to the source."""
         return {
-            (at.topic, at.partition): position.offset for at, position in self._positions.items()
+            (at.topic, at.partition): position.offset
+            for at, position in self._copier.positions.items()
         }
 
     def lowest_offsets(self, logs: _Logs) -> dict[TargetPartition, int]:
         """Return the target offset from which our own ranges are needed, per partition."""
         lowest = {}
-        for at, position in self._positions.items():
-            where, gaps = (at.topic, at.partition), self._mappings.find_gaps(at)
-            low = [position.offset, *(first for first, _ in gaps.holes)]
-            if gaps.complete_from is not None:
+        for at, replica in self._replicas.items():
+            position, where = self._copier.positions[at], (at.topic, at.partition)
+            low = [position.offset, *(first for first, _ in replica.holes)]
+            if replica.complete_from is not None:
                 low.append(position.start)
             if where in logs and logs[where].start < position.start:
                 low.append(logs[where].start)
-            ranges = self._mappings.target_ranges(at)
-            if gaps.behind:
+            ranges = replica.target_ranges
+            if replica.behind:
                 low.append(
                     max(
                         [
@@ -192,7 +194,7 @@ class OppositeMappings:
             ConnectionFailed: the target does not answer.
         """
         wanted = {where for replica in replicas.values() for where in target_partitions_of(replica)}
-        if self._positions:
+        if self._replicas:
             self._load_counted(replicas, logs, commits)
         if self._is_down and self._mode == "provenance" and not _has_left_out(replicas):
             self.note = _NONE_SEEN
@@ -203,7 +205,7 @@ class OppositeMappings:
         if self._failure:
             unusable = Replica(None, unusable_reason=self._failure)
             return {at: OppositeCopy(unusable, 0, TailKind.UNCHECKED) for at in wanted}
-        topics = {at.topic for at in self._positions}
+        topics = {at.topic for at in self._copier.positions}
         wanted = {at for at in wanted if at[0] in topics and at in logs}
         tails = self._find_tails(replicas, {at: logs[at] for at in wanted}, topic_ids[1], contents)
         return {
@@ -241,14 +243,14 @@ class OppositeMappings:
                 if first is not None and target in low:
                     low[target] = min(low[target], first)
         needed = {SourcePartition(*at): {offset} for at, offset in low.items()}
-        needed = {at: offsets for at, offsets in needed.items() if at in self._positions}
+        needed = {at: offsets for at, offsets in needed.items() if at in self._replicas}
         try:
-            self._mappings.refresh(_READ_S, self._positions, needed, self._lowest)
+            self._replicas = self._mappings.read(self._copier, needed, self._lowest).replicas
         except K2kError as error:
             self._fail(error.message)
 
-    def _explain_none(self, error: NoPipelineFound) -> None:
-        if self._mappings.may_exist():
+    def _explain_none(self, error: NoPipelineFound, own: ClusterPair) -> None:
+        if self._pipelines.may_exist(own):
             self._fail(error.message)
         elif self._mode == "provenance":
             self.note = _NONE_YET if self._is_expected() else ""
@@ -280,18 +282,17 @@ class OppositeMappings:
         self, at: TargetPartition, topic_ids: tuple[Mapping[str, str], Mapping[str, str]]
     ) -> Replica:
         source = SourcePartition(*at)
-        position = self._positions.get(source)
-        if position is None:
+        replica, position = self._replicas.get(source), self._copier.positions.get(source)
+        if replica is None or position is None:
             return Replica(None)
         on_source, on_target = topic_ids
-        stopped = safe_text(position.stopped)
-        reason = f"it is stopped: {stopped}" if stopped else ""
+        reason = replica.unusable_reason
         reason = reason or _find_replaced(source.topic, position.topic_id, on_target, "target")
         if position.target_topic in on_source:
             reason = reason or _find_replaced(
                 position.target_topic, position.target_topic_id, on_source, "source"
             )
-        return make_replica(self._mappings, source, position, reason)
+        return replace(replica, unusable_reason=reason)
 
     def _find_tails(
         self, replicas: _Replicas, logs: _Logs, ids: Mapping[str, str], contents: ContentReader
@@ -307,7 +308,7 @@ class OppositeMappings:
         tails: dict[TargetPartition, _Tail] = {}
         todo: dict[TargetPartition, list[Span]] = {}
         for at, target_log in logs.items():
-            position = self._positions.get(SourcePartition(*at))
+            position = self._copier.positions.get(SourcePartition(*at))
             known = max(target_log.start, position.offset if position else 0)
             clear = self._clear.get((at, ids.get(at[0], "")), 0)
             begin = max(known, clear) if clear <= target_log.end else known

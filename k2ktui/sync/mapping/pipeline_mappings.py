@@ -1,37 +1,44 @@
-"""Positions and mappings that a pipeline of k2ktui has written."""
+"""Positions and mappings that pipelines of k2ktui have written."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import ClassVar
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.deleted_logs import DeletedLog
-from k2ktui.engine.mapping.anchors import OffsetAnchors
-from k2ktui.engine.mapping.ranges import MappingRanges
-from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
-from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
-from k2ktui.engine.records.moved_topic import MovedTopics
+from k2ktui.engine.mapping.replica import Replica, TargetPartition
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.gaps import find_returned_end
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.fencing_errors import UnreadableRecords
 from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
 from k2ktui.replication.ownership.pipeline import moved_topics
-from k2ktui.sync.mapping.by_content import ContentSearch, MappedCopy
+from k2ktui.sync.mapping.by_content import ContentSearch
+from k2ktui.sync.mapping.pipelines_of_pair import ChosenPipelines, PipelinesOfPair
 from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.sort import MappingReport
-from k2ktui.sync.mapping.source import Commits, CopierState, NothingCopied
+from k2ktui.sync.mapping.source import (
+    COMPARE_S,
+    NO_COMMITS,
+    READ_S,
+    Commits,
+    CopierState,
+    Copies,
+    NothingCopied,
+)
 from k2ktui.sync.mapping.store import MappingStore
 from k2ktui.sync.store import StateStore
-from k2ktui.text import counted, list_names, safe_text
+from k2ktui.text import counted, list_names, safe_message, safe_text
 
 log = logging.getLogger(__name__)
 
-READ_S = 30.0
 # Seconds until mappings that could not be republished are tried again.
 _REPEAT_AGAIN_S = 30.0
 # Number of pipelines that an error names.
@@ -50,6 +57,9 @@ class PipelineMappings:
         target: its target cluster.
         source: its source cluster, where records are compared if their mappings are missing; None
             if nothing is translated.
+        of_pair: finds all pipelines between two clusters; by default, the pipeline's own are read.
+        some_topics: whether a drill moves the configured topics: their positions alone are read,
+            as they were before it.
     """
 
     not_kept: ClassVar[str] = (
@@ -57,22 +67,22 @@ class PipelineMappings:
     )
 
     def __init__(
-        self, config: PipelineConfig, target: Cluster, source: Cluster | None = None
+        self,
+        config: PipelineConfig,
+        target: Cluster,
+        source: Cluster | None = None,
+        *,
+        of_pair: PipelinesOfPair | None = None,
+        some_topics: bool = False,
     ) -> None:
         self._search = None if source is None else ContentSearch(source, target)
         self._config, self._target = config, target
         self._group = config.coordination.commit.group
-        self._states = CommitStatesReader(target, self._group)
+        self._of_pair, self._some_topics = of_pair, some_topics
+        self._states = CommitStatesReader(target, None if of_pair else self._group)
         self._store = MappingStore(config, target)
-        self._pair = UNKNOWN_PAIR
-        self._positions: Mapping[SourcePartition, Position] = {}
         self._needed: dict[SourcePartition, int] = {}
-        self._fenced_by = ""
         self._logged_term = -1
-        self._deleted: Mapping[SourcePartition, DeletedLog] = {}
-        self._moved_by: tuple[CommitState, ...] = ()
-        # Source partitions of pipelines that leave out what came from the target.
-        self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
         self._states_of: dict[str, StateStore] = {}
 
@@ -85,29 +95,61 @@ class PipelineMappings:
         for store in self._states_of.values():
             store.close()
 
-    def positions(self) -> Mapping[SourcePartition, Position]:
-        """Read the commit topic; the errors are the protocol's."""
-        name = self._config.coordination.commit.topic
-        topic = self._target.find(name)
-        if topic is None:
+    def read_copier(self, *, heartbeats: bool = False) -> CopierState:
+        """Read the commit topic; heartbeats of k2ktui are in the state topic."""
+        if self._of_pair is None:
+            chosen = self._choose_own(self._read_states())
+        else:
+            pair = self._of_pair.read_ids()
+            chosen = self._of_pair.choose(pair, self._read_states() or {})
+        states = chosen.states
+        positions: dict[SourcePartition, Position] = {}
+        owners: dict[SourcePartition, str] = {}
+        for name, state in states.items():
+            for at, position in state.positions.items():
+                if owners.setdefault(at, name) == name:
+                    positions[at] = position
+        self._store.choose(tuple(states), owners, chosen.others)
+        moves: MovedTopics | K2kError = NO_MOVED_TOPICS
+        if self._some_topics:
+            positions = {
+                at: position
+                for at, position in positions.items()
+                if self._config.topics.matches(at.topic)
+            }
+        else:
+            moves = self._find_moves(states)
+        own = states[self._group] if self._of_pair is None else None
+        return CopierState(
+            positions,
+            chosen.pair,
+            moves,
+            fenced_by="" if own is None else own.run.fenced_by,
+            deleted={} if own is None else own.deleted,
+            two_way={at for at, name in owners.items() if states[name].run.bidirectional},
+        )
+
+    def _read_states(self) -> Mapping[str, CommitState] | None:
+        """Return the states of pipelines by commit group; None if there is no commit topic."""
+        topic = self._target.find(self._config.coordination.commit.topic)
+        return None if topic is None else self._states.read(topic, READ_S)
+
+    def _choose_own(self, states: Mapping[str, CommitState] | None) -> ChosenPipelines:
+        if states is None:
             raise self._never_ran("does not exist")
-        states = self._states.read(topic, READ_S)
         own = states.get(self._group)
         if own is None:
             names = list_names(sorted(states), _NAMED)
             raise self._never_ran(f"has runs of {names}" if names else "has no run of any pipeline")
-        others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
-        self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
-        if own.run.term != self._logged_term:
-            self._logged_term = own.run.term
-            positions, fence = counted(len(own.positions), "position"), own.run.fenced_by
-            text = f", fenced by drill {fence}" if fence else ""
-            log.info("%s: %s, last run has term %d%s", name, positions, own.run.term, text)
-        self._fenced_by = own.run.fenced_by
-        self._deleted, self._moved_by = own.deleted, (own,)
-        self._two_way = own.positions if own.run.bidirectional else ()
-        self._pair = own.run.pair
-        return own.positions
+        run = own.run
+        if run.term != self._logged_term:
+            self._logged_term = run.term
+            positions = counted(len(own.positions), "position")
+            text = f", fenced by drill {run.fenced_by}" if run.fenced_by else ""
+            name = self._config.coordination.commit.topic
+            log.info("%s: %s, last run has term %d%s", name, positions, run.term, text)
+        others = {name for name, state in states.items() if _differ(state.run.pair, run.pair)}
+        return ChosenPipelines({self._group: own}, others, run.pair)
 
     def _never_ran(self, why: str) -> NothingCopied:
         name, group = safe_text(self._config.name), safe_text(self._group)
@@ -121,109 +163,96 @@ class PipelineMappings:
             "name in the file and coordination.commit.topic.",
         )
 
-    def clusters(self) -> ClusterPair:
-        """Return those of the last run."""
-        return self._pair
+    def _find_moves(self, states: Mapping[str, CommitState]) -> MovedTopics | K2kError:
+        # The newest last, since the last move of a topic counts.
+        try:
+            return moved_topics(self._config, reversed(list(states.values())))
+        except UnreadableRecords as error:
+            return error
 
-    def moved_topics(self) -> MovedTopics:
-        """Return what the commit topic said with the positions."""
-        return moved_topics(self._config, self._moved_by)
-
-    def refresh(
+    def read(
         self,
-        timeout: float,
-        positions: Mapping[SourcePartition, Position],
+        copier: CopierState,
         commits: Commits,
-        lowest_commits: Mapping[TargetPartition, int],
-    ) -> MappingReport:
-        """Read new mappings, and load what these offsets depend on."""
-        self._positions = positions
-        if self._search is not None:
-            self._search.forget()
-        report = self._store.refresh(timeout, positions)
+        lowest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        *,
+        compare: bool = False,
+        timeout: float = READ_S,
+    ) -> Copies:
+        """Read the mapping topic; the errors are the protocol's."""
+        report = self._store.refresh(timeout, copier.positions)
         self._needed = _lowest(commits)
         self._store.reach(self._needed, lowest_commits)
-        return self._add_running(report)
+        report = self._add_running(report)
+        replicas = {
+            at: self._replica(at, position, copier) for at, position in copier.positions.items()
+        }
+        notes = _notes(report)
+        if compare and self._search is not None and not self._is_two_way:
+            one_way = {at: offsets for at, offsets in commits.items() if at not in copier.two_way}
+            anchors = self._search.search(replicas, one_way, COMPARE_S)
+            replicas |= {at: replace(replicas[at], compared=anchors[at]) for at in anchors}
+            notes += self._search.notes() if anchors else []
+        return Copies(
+            copier,
+            replicas,
+            tuple(notes),
+            report.conflicting_pipelines,
+            report.behind,
+            self._explain_none(copier, replicas),
+        )
 
-    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
-        """Return the mapping ranges of a source partition."""
-        return self._store.target_ranges(source)
+    @property
+    def _is_two_way(self) -> bool:
+        """Whether the mappings of the opposite pipelines are read, too."""
+        return self._config.features.bidirectional_replication
 
-    def find_gaps(self, source: SourcePartition) -> MappingGaps:
-        """Return the gaps of the mapping ranges."""
-        return self._store.find_gaps(source)
+    def _replica(self, at: SourcePartition, position: Position, copier: CopierState) -> Replica:
+        gaps = self._store.find_gaps(at)
+        why = "" if self._is_two_way or at not in copier.two_way else _BOTH_DIRECTIONS
+        if position.stopped:
+            why = f"it is stopped: {safe_text(position.stopped)}"
+        return Replica(
+            position,
+            self._store.target_ranges(at),
+            gaps.complete_from,
+            holes=gaps.holes,
+            behind=gaps.behind,
+            mapped=self._store.count_mapped(at),
+            held_from=self._store.held_from(at),
+            unusable_reason=why,
+            left_out_end=max(gaps.left_out_end, find_returned_end(position.gaps)),
+        )
 
-    def count_mapped(self, source: SourcePartition) -> int:
-        """Return the number of records that the ranges map, including unloaded ranges."""
-        return self._store.count_mapped(source)
-
-    def held_from(self, source: SourcePartition) -> int:
-        """Return the source offset from which all ranges are loaded."""
-        return self._store.held_from(source)
-
-    def anchors(self, source: SourcePartition) -> OffsetAnchors | None:
-        """Return None: there are whole ranges."""
-        return None
-
-    def compare(self, commits: Commits, timeout: float) -> None:
-        """Compare records for offsets whose mapping is missing in the topic."""
-        if self._search is None or self._config.features.bidirectional_replication:
-            return
-        copies = {at: self._copy(at, position) for at, position in self._positions.items()}
-        one_way = {at: offsets for at, offsets in commits.items() if at not in self._two_way}
-        self._search.search(copies, one_way, timeout)
-
-    def find_unmapped(self, source: SourcePartition, offsets: Collection[int]) -> set[int]:
-        """Return the offsets of a copied partition that the topic has no mapping of any more."""
-        position = self._positions.get(source)
-        return set() if position is None else self._copy(source, position).find_unmapped(offsets)
-
-    def _copy(self, source: SourcePartition, position: Position) -> MappedCopy:
-        return MappedCopy(position, self.target_ranges(source), self.find_gaps(source))
-
-    def compared(self, source: SourcePartition) -> OffsetAnchors | None:
-        """Return the anchors that comparing records has shown; None if it was not needed."""
-        return None if self._search is None else self._search.anchors(source)
-
-    def untranslatable(self, source: SourcePartition) -> str:
-        """Return the reason if the pipeline leaves out records that came from the target."""
-        return _BOTH_DIRECTIONS if source in self._two_way else ""
-
-    def notes(self) -> Sequence[str]:
-        """Return notes on positions whose mapping is missing, and that could not be compared."""
-        return () if self._search is None else self._search.notes()
-
-    def explain_none(self) -> str:
+    def _explain_none(
+        self, copier: CopierState, replicas: Mapping[SourcePartition, Replica]
+    ) -> str:
         """Return why no copied record is mapped; other files may name another mapping topic."""
         copied = {
-            at: position
-            for at, position in self._positions.items()
+            at: position.offset
+            for at, position in copier.positions.items()
             if position.offset > position.start
         }
         # Where nothing is known, the mapping is complete only from the position on.
-        if not copied or any(
-            self.find_gaps(at).complete_from != position.offset for at, position in copied.items()
-        ):
+        if not copied or any(replicas[at].complete_from != end for at, end in copied.items()):
             return ""
-        topic = safe_text(self._config.offset_mapping.topic)
-        text = f"no record of {self._copier()} is mapped in topic {topic}, which has "
+        topic, pair = self._config.offset_mapping.topic, copier.clusters
+        whose = (
+            f"pipeline {safe_text(self._config.name)}"
+            if self._of_pair is None
+            else ("these pipelines")
+        )
+        text = f"no record of {whose} is mapped in topic {safe_text(topic)}, which has "
         names = list_names(self._store.pipelines(), _NAMED)
         text += f"mappings of {names}" if names else "no mappings"
-        if not self._pair.is_known or self._pair.mapping_topic == self._config.offset_mapping.topic:
+        if not pair.is_known or pair.mapping_topic == topic:
             return text
-        other = safe_text(self._pair.mapping_topic)
+        other = safe_text(pair.mapping_topic)
         return f"{text}; its last run wrote " + (
             f"them to topic {other} (offsetMapping.topic)"
             if other
             else "none (features.offsetMapping)"
         )
-
-    def _copier(self) -> str:
-        return f"pipeline {safe_text(self._config.name)}"
-
-    def read_copier(self) -> CopierState:
-        """Return what the commit topic said last: heartbeats of k2ktui are in the state topic."""
-        return CopierState(fenced_by=self._fenced_by, deleted=self._deleted)
 
     def expires_at(self, commits: Commits) -> float | None:
         """Return when the first mapping that groups need expires; None as the protocol says."""
@@ -271,6 +300,20 @@ class PipelineMappings:
         except Refused as error:
             log.info("pipeline %s counts as running: %s", group, error.message)
             return True
+
+
+def _notes(report: MappingReport) -> list[str]:
+    notes = []
+    if report.malformed_count:
+        first = report.malformed[0]
+        notes.append(
+            f"{report.malformed_count} records of the mapping topic are damaged, the first at "
+            f"partition {first.partition} offset {first.offset} ({safe_message(first.why)}); the "
+            "records they map are unmapped"
+        )
+    if report.behind:
+        notes.append("the mapping topic could not be read to its end yet")
+    return notes
 
 
 def _lowest(commits: Commits) -> dict[SourcePartition, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.choice import RowKey
@@ -12,7 +11,7 @@ from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
-from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
+from k2ktui.sync.flow import flow_of
 from k2ktui.sync.mapping.source import NoPipelineFound, NothingCopied
 from k2ktui.text import counted, list_names, safe_text
 
@@ -29,16 +28,14 @@ def read_moved_targets(config: PipelineConfig, target: Cluster) -> dict[str, Mov
     Raises:
         ConnectionFailed, TimedOut: the target did not answer.
     """
-    flow = PipelineFlow(config) if config.replicates else MappingApplicationFlow(config)
-    with closing(flow.open_mappings(source_cluster(config), target)) as mappings:
-        try:
-            positions = mappings.positions()
-        except (NothingCopied, NoPipelineFound):
-            return {}
-        moved = mappings.moved_topics()
+    try:
+        copier = flow_of(config).read_copier(source_cluster(config), target)
+    except (NothingCopied, NoPipelineFound):
+        return {}
+    moved = copier.moved
     return {
         name: move
-        for at, position in positions.items()
+        for at, position in copier.positions.items()
         if (move := moved.get(at.topic)) is not None
         for name in position.target_topics
     }

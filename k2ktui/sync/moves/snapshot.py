@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from k2ktui.engine.mapping.both_directions import translate_both_ways
@@ -33,8 +33,6 @@ from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.moves.groups import GroupView, Snapshot, describe_conflicts
 from k2ktui.engine.moves.plan import metadata_length
 from k2ktui.engine.moves.written import WrittenCommits
-from k2ktui.engine.records.cluster_pair import ClusterPair
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -43,44 +41,32 @@ from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetC
 from k2ktui.sync.commit_snapshots import list_kept_commits, read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
-from k2ktui.sync.mapping.sort import MalformedMapping, MappingReport
-from k2ktui.sync.mapping.source import make_replica
+from k2ktui.sync.mapping.source import NO_COMMITS, Commits, CopierState, Copies
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
 
-_READ_S = 30.0
-# What is not compared by then is told, and compared by the next snapshot.
-_COMPARE_S = 20.0
-_NO_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
-_NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
+_NOTHING: Commits = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class _Copies:
-    """The state of the copy on the target."""
+class CheckedCopies:
+    """The copies, as far as both clusters' logs bear them out.
 
-    replicas: Mapping[SourcePartition, Replica]
-    logs: Mapping[TargetPartition, TargetLog]
-    target_ids: Mapping[str, str]
-    report: MappingReport
-    opposite: Mapping[TargetPartition, OppositeCopy]
-
-
-@dataclass(frozen=True, slots=True)
-class CopiesFound:
-    """The state of each source partition's copy, and notes for the operator.
-
-    ``logs`` are the bounds of the target's logs, read before the positions, ``starts`` the source's
-    log start offsets, and ``moved`` the topics whose clients were moved to the target.
+    Attributes:
+        copies: the copies, as they were checked.
+        starts: the source's log start offsets.
+        logs: bounds of the target's logs, read before the positions.
+        target_ids: ids of the target's topics.
+        opposite: what the opposite pipeline has copied from the target.
     """
 
-    replicas: Mapping[SourcePartition, Replica]
-    notes: tuple[str, ...]
-    logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
-    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
-    moved: MovedTopics = NO_MOVED_TOPICS
+    copies: Copies
+    starts: Mapping[SourcePartition, int]
+    logs: Mapping[TargetPartition, TargetLog]
+    target_ids: Mapping[str, str]
+    opposite: Mapping[TargetPartition, OppositeCopy]
 
 
 class SnapshotReader:
@@ -96,8 +82,11 @@ class SnapshotReader:
         store: the state store, if others read it, too; a new one by default.
 
     Attributes:
+        mappings: the source of positions and mappings.
+        source: reader of the source cluster.
         target: reader of the target cluster, also used for writing.
         store: the state store.
+        copier: what the program that copies said when it was read last.
         last_source: the source as the last snapshot read it, None if it did not answer.
     """
 
@@ -116,10 +105,11 @@ class SnapshotReader:
         self._for_plans = for_plans
         self._reads_written = for_plans or with_choices
         self._config = config
-        self._source = SourceClusterReader(config, source)
+        self.source = SourceClusterReader(config, source)
         self.target = TargetClusterReader(config, target)
-        clusters = self._source.cluster, self.target.cluster
-        self._record = flow.open_mappings(*clusters)
+        clusters = self.source.cluster, self.target.cluster
+        self.mappings = flow.open_mappings(*clusters)
+        self.copier = CopierState()
         both = config.features.bidirectional_replication
         self._opposite = OppositeMappings(config, *clusters, patience_s) if both else None
         self.store = store or StateStore(config, self.target.cluster)
@@ -128,8 +118,8 @@ class SnapshotReader:
 
     def close(self) -> None:
         """Disconnect from both clusters."""
-        self._source.close()
-        self._record.close()
+        self.source.close()
+        self.mappings.close()
         if self._opposite is not None:
             self._opposite.close()
         self.store.close()
@@ -137,8 +127,8 @@ class SnapshotReader:
 
     def take(
         self,
-        also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
-        compare: Mapping[TargetPartition, int] = _NO_COMMITS,
+        also: Commits = _NOTHING,
+        compare: Mapping[TargetPartition, int] = NO_COMMITS,
     ) -> Snapshot:
         """Read both clusters now; kept commits replace a source that does not answer.
 
@@ -151,10 +141,11 @@ class SnapshotReader:
                 commits of it were kept.
             NothingCopied: nothing has been replicated yet.
         """
-        replicated = self._record.positions()
+        copier = self._read_copier()
+        replicated = copier.positions
         with ThreadPoolExecutor(2) as pool:
             pool.submit(self._read_ahead)
-            asked = pool.submit(self._source.read, list(replicated))
+            asked = pool.submit(self.source.read, list(replicated))
             target_cluster = self.target.cluster.cluster_id()
             down, source = "", None
             try:
@@ -170,9 +161,9 @@ class SnapshotReader:
         later: Mapping[str, GroupView] = {}
         if not down:
             try:
-                later = self._source.read_later(_on_both(source.groups, target_groups))
+                later = self.source.read_later(_on_both(source.groups, target_groups))
                 past = _find_past([*source.groups.values(), *later.values()], replicated)
-                source = replace(source, ends=self._source.read_ends(past))
+                source = replace(source, ends=self.source.read_ends(past))
                 self.last_source = source
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
@@ -182,9 +173,9 @@ class SnapshotReader:
         commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
-        copies = self._copies(
-            source, commits, replicated, lowest_commits, down, _highest_commits(target_groups)
-        )
+        highest_commits = _highest_commits(target_groups)
+        checked = self._read_copies(copier, source, commits, lowest_commits, down, highest_commits)
+        copies = checked.copies
         snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -196,18 +187,18 @@ class SnapshotReader:
             target=target_groups,
             source_later=_replicated_only(later, copies.replicas),
             replicas=copies.replicas,
-            opposite=copies.opposite,
-            logs=copies.logs,
-            target_ids=copies.target_ids,
-            conflicting_pipelines=copies.report.conflicting_pipelines,
+            opposite=checked.opposite,
+            logs=checked.logs,
+            target_ids=checked.target_ids,
+            conflicting_pipelines=copies.conflicts,
             written=written,
             longest_metadata=self._longest_metadata(source.groups),
-            moved=self._record.moved_topics(),
-            mappings_expire_at=self._record.expires_at(_collect_commits(source.groups.values())),
+            moved=copies.copier.moved,
+            mappings_expire_at=self.mappings.expires_at(_collect_commits(source.groups.values())),
+            unmapped=copies.unmapped,
             notes=(
-                *_notes(copies.report),
                 *([unread] if unread else []),
-                *self._record.notes(),
+                *copies.notes,
                 *([self._opposite.note] if self._opposite and self._opposite.note else []),
                 *([source.incomplete_reason] if source.incomplete_reason else []),
             ),
@@ -269,15 +260,16 @@ class SnapshotReader:
             NothingCopied: nothing has been replicated yet.
         """
         down, source = "", SourceView("", time.time())
-        positions = self._record.positions()
+        copier = self._read_copier()
+        positions = copier.positions
         asked: dict[SourcePartition, set[int]] = {}
         for commits in consumers:
             for at, offset in commits.items():
                 asked.setdefault(at, set()).add(offset)
         try:
-            source = self._require_source(self._source.read_logs(list(asked)))
+            source = self._require_source(self.source.read_logs(list(asked)))
             past = [at for at, offsets in asked.items() if _is_past(at, max(offsets), positions)]
-            source = replace(source, ends=self._source.read_ends(past))
+            source = replace(source, ends=self.source.read_ends(past))
         except OtherCluster as error:
             # Whose offsets these are is not known, and those of the other one were never copied.
             of_other = {
@@ -288,13 +280,14 @@ class SnapshotReader:
             ]
         except (ConnectionFailed, TimedOut) as error:
             down = error.message
-        copies = self._copies(source, asked, positions, {}, down)
+        checked = self._read_copies(copier, source, asked, {}, down)
+        replicas = checked.copies.replicas
         known = [
-            {at: offset for at, offset in commits.items() if at in copies.replicas}
+            {at: offset for at, offset in commits.items() if at in replicas}
             for commits in consumers
         ]
         return [
-            translate_both_ways(copies.replicas, commits, copies.logs, copies.opposite)
+            translate_both_ways(replicas, commits, checked.logs, checked.opposite)
             for commits in known
         ]
 
@@ -304,7 +297,7 @@ class SnapshotReader:
         Raises:
             OtherCluster: it is another one, which now answers under the address.
         """
-        recorded = self._record.clusters().source
+        recorded = self.copier.clusters.source
         if recorded and source.cluster and source.cluster != recorded:
             raise OtherCluster(
                 f"the source cluster answers with cluster id {safe_text(source.cluster)}; what was "
@@ -313,19 +306,22 @@ class SnapshotReader:
             )
         return source
 
-    def find_copies(self, offsets: Mapping[SourcePartition, Collection[int]]) -> CopiesFound:
+    def _read_copier(self) -> CopierState:
+        self.copier = self.mappings.read_copier()
+        return self.copier
+
+    def find_copies(self, offsets: Commits) -> Copies:
         """Read the mappings that single source offsets need; both clusters are read.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
             NothingCopied: nothing has been replicated yet.
         """
-        positions = self._record.positions()
-        source = self._require_source(self._source.read_logs(list(offsets)))
-        copies = self._copies(source, offsets, positions, {}, "")
-        return CopiesFound(copies.replicas, (*_notes(copies.report), *self._record.notes()))
+        copier = self._read_copier()
+        source = self._require_source(self.source.read_logs(list(offsets)))
+        return self._read_copies(copier, source, offsets, {}, "").copies
 
-    def find_whole_copies(self, topics: Callable[[str], bool]) -> CopiesFound:
+    def find_whole_copies(self, topics: Callable[[str], bool]) -> CheckedCopies:
         """Read the mappings of all retained records of source topics, and the bounds of both logs.
 
         Those of other source topics with the same target topics are read, too.
@@ -333,32 +329,24 @@ class SnapshotReader:
         Raises:
             ConnectionFailed, TimedOut, NothingCopied: as for :meth:`find_copies`.
         """
-        positions = self._record.positions()
+        copier = self._read_copier()
+        positions = copier.positions
         names = {
             name
             for at, position in positions.items()
             if topics(at.topic)
             for name in position.target_topics
         }
-        source = self._require_source(self._source.read_logs(list(positions)))
+        source = self._require_source(self.source.read_logs(list(positions)))
         offsets = {
             at: {source.starts.get(at, 0)}
             for at, position in positions.items()
             if names & position.target_topics.keys()
         }
-        copies = self._copies(source, offsets, positions, {}, "")
-        notes = (*_notes(copies.report), *self._record.notes())
-        moved = self._record.moved_topics()
-        return CopiesFound(copies.replicas, notes, copies.logs, source.starts, moved)
+        return self._read_copies(copier, source, offsets, {}, "")
 
-    def clusters(self) -> ClusterPair:
-        """Return the clusters that the positions read last belong to."""
-        return self._record.clusters()
-
-    def read_mappings(
-        self, whole: Callable[[SourcePartition], bool] = lambda _: False
-    ) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
-        """Read the copy's mappings alone, and notes on them; the source is not needed.
+    def read_mappings(self, whole: Callable[[SourcePartition], bool] = lambda _: False) -> Copies:
+        """Read the copy's mappings alone; the source is not needed.
 
         Args:
             whole: of which source partitions all ranges are loaded, not only the newest.
@@ -367,13 +355,8 @@ class SnapshotReader:
             ConnectionFailed, TimedOut: the target does not answer.
             NothingCopied: nothing has been replicated yet.
         """
-        positions = self._record.positions()
-        report = self._record.refresh(
-            _READ_S, positions, {at: (0,) for at in positions if whole(at)}, {}
-        )
-        source = SourceView("", time.time())
-        replicas = {at: self._replica(at, position, source) for at, position in positions.items()}
-        return replicas, (*_notes(report), *self._record.notes())
+        copier = self._read_copier()
+        return self.mappings.read(copier, {at: (0,) for at in copier.positions if whole(at)})
 
     def find_expiry(self) -> float | None:
         """Return when the first mapping expires that the source's groups needed when last seen.
@@ -384,75 +367,50 @@ class SnapshotReader:
         Raises:
             ConnectionFailed, TimedOut, Refused: the target does not answer, or not this.
         """
-        pair, chosen = self._record.clusters(), self._config.consumer_groups
+        pair, chosen = self.copier.clusters, self._config.consumer_groups
         commits = list_kept_commits(self.store.read().commits, pair, chosen.matches)
-        return self._record.expires_at(commits)
+        return self.mappings.expires_at(commits)
 
-    def find_gone(self, names: Collection[str]) -> set[str]:
-        """Return which groups, which the last listing of the source lacked, are gone there."""
-        return self._source.find_gone(names)
-
-    def explain_none(self) -> str:
-        """Return why the last snapshot has no mapping of any copied record; "" if it has one."""
-        return self._record.explain_none()
-
-    @property
-    def not_kept(self) -> str:
-        """What an operator is told where ``keep`` fails."""
-        return self._record.not_kept
-
-    def keep(self) -> None:
-        """Preserve on the target the mappings that would be lost otherwise.
-
-        Raises:
-            K2kError: the write failed.
-        """
-        self._record.keep()
-
-    def _copies(
+    def _read_copies(
         self,
+        before: CopierState,
         source: SourceView,
-        commits: Mapping[SourcePartition, Collection[int]],
-        replicated: Mapping[SourcePartition, Position],
+        commits: Commits,
         lowest_commits: Mapping[TargetPartition, int],
         down: str,
-        highest_commits: Mapping[TargetPartition, int] = _NO_COMMITS,
-    ) -> _Copies:
+        highest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+    ) -> CheckedCopies:
         """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
         Args:
+            before: positions, read just before.
             source: the source.
             commits: the offsets to translate.
-            replicated: positions, read just before.
             lowest_commits: the lowest offset to compare on each target partition.
             down: why the source does not answer; "" if it does.
             highest_commits: the highest offset committed on each target partition.
         """
+        named = before.positions.values()
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
-        ids = self.target.topic_ids(
-            topic for position in replicated.values() for topic in position.target_topics
-        )
-        fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
+        ids = self.target.topic_ids(topic for position in named for topic in position.target_topics)
+        fixed = {t for position in named for t in target_partitions_of(Replica(position))}
         logs = self.target.logs(fixed)
         opposite = self._opposite
         if opposite is not None:
-            opposite.read(commits, down, self._record.clusters())
+            opposite.read(commits, down, before.clusters)
             low = opposite.lowest_offsets(logs)
             lowest_commits = {
                 at: min(low.get(at, FOREVER), lowest_commits.get(at, FOREVER))
                 for at in low.keys() | lowest_commits.keys()
             }
-        positions = self._record.positions()
-        report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
-        if not down:
-            self._record.compare(commits, _COMPARE_S)
-        named = {topic for position in positions.values() for topic in position.target_topics}
-        begun = named - ids.keys()
-        ids |= self.target.topic_ids(begun)
+        copier = self._read_copier()
+        copies = self.mappings.read(copier, commits, lowest_commits, compare=not down)
+        topics = {topic for at in copier.positions.values() for topic in at.target_topics}
+        ids |= self.target.topic_ids(topics - ids.keys())
         replicas = {
-            at: _check_target_topic(self._replica(at, position, source), ids)
-            for at, position in positions.items()
+            at: _check_target_topic(_check_source(at, replica, source), ids)
+            for at, replica in copies.replicas.items()
         }
         replicas = self._check_target_ends(replicas, logs, ids)
         wanted = {
@@ -470,7 +428,7 @@ class SnapshotReader:
         if opposite is not None:
             topic_ids = source.topic_ids, ids
             joined = opposite.join(replicas, logs, commits, topic_ids, self.target.contents)
-        return _Copies(replicas, logs, ids, report, joined)
+        return CheckedCopies(replace(copies, replicas=replicas), source.starts, logs, ids, joined)
 
     def _check_target_ends(
         self,
@@ -495,7 +453,7 @@ class SnapshotReader:
         return {at: _check_end(replica, ends) for at, replica in replicas.items()}
 
     def _load_kept_commits(self, down: str) -> SourceView:
-        pair = self._record.clusters()
+        pair = self.copier.clusters
         known_commits = read_known_commits(self.store.read().commits, pair.source, [pair])
         if known_commits is None:
             raise ConnectionFailed(
@@ -505,31 +463,7 @@ class SnapshotReader:
             )
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in known_commits.groups.items() if chosen.matches(name)}
-        return SourceView(
-            known_commits.cluster,
-            known_commits.at,
-            groups,
-            known_commits.starts,
-            known_commits.ends,
-        )
-
-    def _replica(
-        self,
-        at: SourcePartition,
-        position: Position,
-        source: SourceView,
-    ) -> Replica:
-        known = source.topic_ids.get(at.topic, "")
-        unusable_reason = "" if self._opposite else self._record.untranslatable(at)
-        if position.stopped:
-            unusable_reason = f"it is stopped: {safe_text(position.stopped)}"
-        if known and position.topic_id and known != position.topic_id:
-            unusable_reason = (
-                f"{at.topic} was deleted and created again on the source; its offsets start over"
-            )
-        return make_replica(
-            self._record, at, position, unusable_reason, source.starts.get(at), source.ends.get(at)
-        )
+        return replace(known_commits, groups=groups)
 
 
 def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
@@ -624,12 +558,12 @@ def _lowest_commits(
 
 def take_snapshot(
     flow: Flow,
-    also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
+    also: Commits = _NOTHING,
     patience_s: float | None = None,
     *,
     for_plans: bool = True,
     with_choices: bool = False,
-    compare: Mapping[TargetPartition, int] = _NO_COMMITS,
+    compare: Mapping[TargetPartition, int] = NO_COMMITS,
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
     snapshots = SnapshotReader(
@@ -639,6 +573,20 @@ def take_snapshot(
         return snapshots.take(also, compare)
     finally:
         snapshots.close()
+
+
+def _check_source(at: SourcePartition, replica: Replica, source: SourceView) -> Replica:
+    """Return a copy with the bounds of its source log; unusable if that is not what was copied."""
+    known, position = source.topic_ids.get(at.topic, ""), replica.position
+    why = replica.unusable_reason
+    if position is not None and known and position.topic_id and known != position.topic_id:
+        why = f"{at.topic} was deleted and created again on the source; its offsets start over"
+    return replace(
+        replica,
+        source_start=source.starts.get(at),
+        unusable_reason=why,
+        source_end=source.ends.get(at),
+    )
 
 
 def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
@@ -701,19 +649,3 @@ def _replicated_only(
         if offsets or view.error:
             replicated[name] = replace(view, offsets=offsets)
     return replicated
-
-
-def _notes(report: MappingReport) -> list[str]:
-    notes = []
-    if report.malformed_count:
-        notes.append(
-            f"{report.malformed_count} records of the mapping topic are damaged, the first at "
-            f"{_place(report.malformed[0])}; the records they map are unmapped"
-        )
-    if report.behind:
-        notes.append("the mapping topic could not be read to its end yet")
-    return notes
-
-
-def _place(record: MalformedMapping) -> str:
-    return f"partition {record.partition} offset {record.offset} ({safe_message(record.why)})"

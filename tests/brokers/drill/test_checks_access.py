@@ -19,7 +19,7 @@ from k2ktui.kafka.admin import probe
 from k2ktui.kafka.admin.acls import allow_writes, denied_topics, deny_writes
 from k2ktui.kafka.clients import Cluster
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.clusters.brokers import Kind, ZooKeeperNode
 from tests.support.clusters.kafka import (
     START_S,
@@ -47,7 +47,7 @@ def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
 
 
 def test_d02_versions(source: KafkaNode, target: KafkaNode) -> None:
-    result = run_check(PipelineFlow(pipeline(source, target, "t")), "D02")
+    result = run_check(Flow(pipeline(source, target, "t")), "D02")
     assert result.outcome is PASS
     assert "source Kafka 4." in result.evidence and "target Kafka 4." in result.evidence
 
@@ -56,7 +56,7 @@ def test_d02_a_broker_that_is_too_old(source: KafkaNode, tmp_path: Path) -> None
     old = ZooKeeperNode("old", tmp_path / "old", kind=Kind("2.4.1", zookeeper=True))
     try:
         old.start(START_S)
-        flow = PipelineFlow(pipeline(source, old, "t"))
+        flow = Flow(pipeline(source, old, "t"))
 
         result = run_check(flow, "D02")
 
@@ -71,27 +71,27 @@ def test_d03_credentials(secure: SecureNode, target: KafkaNode) -> None:
     topic = create_topic(secure.node)
     secure.allow("reader", [AclOperation.READ, AclOperation.DESCRIBE], topic)
     side = {"kafka": {"common": secure.java("reader")}}
-    result = run_check(PipelineFlow(pipeline(side, target, topic)), "D03")
+    result = run_check(Flow(pipeline(side, target, topic)), "D03")
     assert result.outcome is PASS
     assert result.evidence.startswith("5 client roles can log in")
 
     # No Read on the topic.
     other = create_topic(secure.node)
-    result = run_check(PipelineFlow(pipeline(side, target, other)), "D03")
+    result = run_check(Flow(pipeline(side, target, other)), "D03")
     assert result.outcome is FAIL and "no Read on 1 topic" in result.evidence
     assert "kafka-acls.sh" in result.hint
 
     wrong = {"kafka": {"common": secure.java("reader", "wrong")}}
-    result = run_check(PipelineFlow(pipeline(wrong, target, topic)), "D03")
+    result = run_check(Flow(pipeline(wrong, target, topic)), "D03")
     assert result.outcome is FAIL and "rejected the login" in result.evidence
     assert "sasl.jaas.config" in result.hint and "wrong" not in result.evidence
 
-    away = run_check(PipelineFlow(pipeline(plain("127.0.0.1:1"), target, topic)), "D03")
+    away = run_check(Flow(pipeline(plain("127.0.0.1:1"), target, topic)), "D03")
     assert away.outcome is UNKNOWN and "3 client roles can log in" in away.evidence
 
 
 def test_d04_clocks(source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = PipelineFlow(pipeline(source, target, "t"))
+    flow = Flow(pipeline(source, target, "t"))
     result = run_check(flow, "D04")
     assert result.outcome is PASS and "this machine's clock" in result.evidence
 
@@ -122,7 +122,7 @@ def test_d29_acls(secure: SecureNode) -> None:
     copied = create_topic(node, f"b.{topic}")
     # One cluster with an authorizer stands for both; the names of the topics differ.
     sections = {"replication": {"source": {"topic": [topic]}, "sink": {"topic": {"prefix": "b."}}}}
-    flow = PipelineFlow(pipeline(node, node, **sections))
+    flow = Flow(pipeline(node, node, **sections))
 
     result = run_check(flow, "D29")
     assert result.outcome is FAIL
@@ -149,8 +149,8 @@ def test_d29_rights_of_groups(secure: SecureNode, target: KafkaNode) -> None:
     secure.allow("ann", [AclOperation.READ], group, ResourceType.GROUP)
 
     # A target without an authorizer denies nothing; a source without one shows nothing.
-    assert run_check(PipelineFlow(pipeline(secure.node, target, topic)), "D29").outcome is PASS
-    result = run_check(PipelineFlow(pipeline(target, secure.node, topic)), "D29")
+    assert run_check(Flow(pipeline(secure.node, target, topic)), "D29").outcome is PASS
+    result = run_check(Flow(pipeline(target, secure.node, topic)), "D29")
     assert result.outcome is UNKNOWN and "the source has no authorizer" in result.evidence
 
 

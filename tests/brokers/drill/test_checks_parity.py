@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.kafka import (
     alter_topic,
@@ -107,7 +107,7 @@ def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
         purpose: {"topic": unique_name(purpose)} for purpose in ("commit", "assignment", "state")
     }
     metrics = {"kafka": {"topic": unique_name("metrics")}}
-    flow = PipelineFlow(pipeline(source, two.first, topic, coordination=own, metrics=metrics))
+    flow = Flow(pipeline(source, two.first, topic, coordination=own, metrics=metrics))
     # A replica that stands still for two seconds on a busy machine is out of sync for a while.
     result = eventually(
         lambda: (result := run_check(flow, "D32")).outcome is PASS and result, "both are in sync"
@@ -135,7 +135,7 @@ def test_d32_on_one_broker(drilled: Drilled) -> None:
 def test_d34_topic_names(source: KafkaNode, target: KafkaNode) -> None:
     topic = create_topic(source, unique_name("orders"))
     sections = {"replication": {"source": {"topic": [topic]}, "sink": {"topic": {"prefix": "b."}}}}
-    flow = PipelineFlow(pipeline(source, target, **sections))
+    flow = Flow(pipeline(source, target, **sections))
     result = run_check(flow, "D34")
     assert result.outcome is FAIL and f"not on the target: b.{topic}" in result.evidence
 
@@ -155,7 +155,7 @@ def test_d34_topic_names(source: KafkaNode, target: KafkaNode) -> None:
 def test_without_the_source_parity_is_could_not_check(target: KafkaNode) -> None:
     from tests.support.pipelines.preflight import plain
 
-    flow = PipelineFlow(pipeline(plain("127.0.0.1:1"), target, "t"))
+    flow = Flow(pipeline(plain("127.0.0.1:1"), target, "t"))
     for check_id in ("D26", "D27", "D30"):
         result = run_check(flow, check_id, limits=QUICK)
         assert result.outcome is UNKNOWN and "connection refused" in result.evidence
@@ -167,7 +167,7 @@ def test_without_the_source_parity_is_could_not_check(target: KafkaNode) -> None
 def test_acls_without_the_source_and_without_a_record_of_them(secure: SecureNode) -> None:
     from tests.support.pipelines.preflight import plain
 
-    flow = PipelineFlow(pipeline(plain("127.0.0.1:1"), secure.node, unique_name("t")))
+    flow = Flow(pipeline(plain("127.0.0.1:1"), secure.node, unique_name("t")))
     secure.allow("reader", [AclOperation.READ], unique_name("t"))
     result = run_check(flow, "D29", limits=QUICK)
     assert result.outcome is UNKNOWN

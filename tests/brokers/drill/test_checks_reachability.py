@@ -10,7 +10,7 @@ from k2ktui.drill.checks.context import CheckContext, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill.checks import CheckResult, DrillKind
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN
 from tests.support.pipelines.preflight import pipeline, plain
 
@@ -18,7 +18,7 @@ NOWHERE = plain("127.0.0.1:1")
 
 
 def check(check_id: str, source: object, target: object, **facts: object) -> CheckResult:
-    flow = PipelineFlow(pipeline(source, target, "t"))
+    flow = Flow(pipeline(source, target, "t"))
     with CheckContext(flow, DrillFacts(**facts), QUICK) as context:  # type: ignore[arg-type]
         (result,) = run_checks(context, [check_id])
     return result

@@ -15,7 +15,7 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, new_phases
 from k2ktui.errors import ConfigError
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.operations import read_entry, read_journal
 from tests.support.clusters.kafka import eventually
 from tests.support.clusters.proxy import proxied_node
@@ -100,7 +100,7 @@ def test_heartbeats_that_failed_are_repeated_until_another_takes_over(
         watching = DrillStore(copied.config, copied.cluster)
         far = {"kafka": {"common": {"bootstrap.servers": target.proxy.address}}}
         copied.settings = {"target": far}
-        drill, flow = make(copied), PipelineFlow(copied.config)
+        drill, flow = make(copied), Flow(copied.config)
         session = Session(flow, drill, DrillStore(flow.config, copied.cluster), Yes(), MAY)
         try:
             session.open("1:1:aa", "begun")

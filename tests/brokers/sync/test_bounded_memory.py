@@ -9,7 +9,7 @@ import pytest
 from k2ktui.engine.moves.groups import make_group_rows
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync import operations
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from tests.support.clusters.kafka import Out, create_topic, produce
@@ -37,13 +37,13 @@ def test_where_memory_holds_no_mapping(
     commit_offsets(source, group, {(topic, 0): at})
     for off in (-500, 300):
         commit_offsets(target, group, {(topic, 0): landed[at + off]})
-        (row,) = make_group_rows(take_snapshot(PipelineFlow(copied.config)))
+        (row,) = make_group_rows(take_snapshot(Flow(copied.config)))
         assert (row.translated_offset, row.basis) == (landed[at], "exact")
         assert row.divergence == off
     # A plan is proven where it was made, although the group has gone on since.
-    plan = operations.create_plan(PipelineFlow(copied.config), plan_options(copied.config), ())
+    plan = operations.create_plan(Flow(copied.config), plan_options(copied.config), ())
     commit_offsets(source, group, {(topic, 0): RECORDS})
     proof = operations.verify_content(
-        PipelineFlow(copied.config), group=lambda _: True, plan=plan, sample=0
+        Flow(copied.config), group=lambda _: True, plan=plan, sample=0
     )
     assert proof.verification.positions.same == 1

@@ -21,7 +21,7 @@ from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync import cluster_readers, operations
 from k2ktui.sync.cluster_readers import TargetClusterReader
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop.poll import SyncLoop, SyncPoll
 from k2ktui.sync.moves import apply
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
@@ -85,7 +85,7 @@ def there(copied: Copied, topic: str) -> Iterator[Side]:
 
 
 def plan_of(copied: Copied) -> Plan:
-    snapshot = take_snapshot(PipelineFlow(copied.config))
+    snapshot = take_snapshot(Flow(copied.config))
     return make_pipeline_plan(snapshot, plan_options(copied.config), [str(copied.file)])
 
 
@@ -95,7 +95,7 @@ def actions(copied: Copied) -> dict[str, Action]:
 
 @pytest.fixture
 def loop(copied: Copied, topic: str) -> Iterator[SyncLoop]:
-    made = SyncLoop(PipelineFlow(copied.config))
+    made = SyncLoop(Flow(copied.config))
     yield made
     made.close()
 
@@ -124,7 +124,7 @@ def test_metadata_arrives_byte_for_byte_or_not_at_all(
     assert k2ktui_json("apply", path, "--yes")["counts"] == {"applied": len(texts)}
     for name, text in texts.items():
         assert there.get(copied.group(name)) == (57, text), name
-    snapshot = take_snapshot(PipelineFlow(copied.config))
+    snapshot = take_snapshot(Flow(copied.config))
     assert snapshot.longest_metadata == LONGEST
     assert set(actions(copied).values()) == {Action.KEEP}
 
@@ -233,7 +233,7 @@ def test_a_crash_between_the_record_and_the_commit(
     }
     here.put(known, 50, "three")
     here.put(own, 50, "three")
-    fresh = SyncLoop(PipelineFlow(copied.config))
+    fresh = SyncLoop(Flow(copied.config))
     try:
         poll = turn(fresh)
     finally:

@@ -16,7 +16,6 @@ from k2ktui.sync.commit_snapshots import (
     POLL,
     UNLISTED,
     CommitSnapshotWriter,
-    KnownCommits,
     read_known_commits,
 )
 from k2ktui.sync.store import PipelineState
@@ -86,7 +85,7 @@ def test_a_restored_cluster_has_the_groups_that_were_kept_of_it_before() -> None
     writer.keep(_view(5, "app", "lost"), lambda topic: True, _all)
     writer.keep(_view(7, "app", "lost"), lambda topic: True, _all)
 
-    def read(pairs: Collection[ClusterPair] = (pair,)) -> KnownCommits:
+    def read(pairs: Collection[ClusterPair] = (pair,)) -> SourceView:
         known = read_known_commits(kept.read().commits, "new", pairs)
         assert known is not None
         return known

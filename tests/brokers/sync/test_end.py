@@ -7,7 +7,7 @@ from pathlib import Path
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import (
     Out,
@@ -28,7 +28,7 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     at, position = SourcePartition(topic, 0), 14
     eventually(lambda: end_offsets(source, topic)[0] == position, "the marker is written")
     pairs = copied.copy(topic)[topic, 0]
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
 
     def reported(offset: int) -> tuple[int | None, Basis, int | None]:
         ((row,),) = snapshots.translate_each([{at: offset}])
@@ -61,7 +61,7 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
 def test_nothing_was_copied_yet(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     copied, topic = Copied(tmp_path, source, target), create_topic(source)
     copied.copy(topic)
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
     try:
         ((row,),) = snapshots.translate_each([{SourcePartition(topic, 0): 0}])
         assert (row.offset, row.basis) == (copied.prior, Basis.END)

@@ -9,7 +9,7 @@ import pytest
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import Out, create_topic, produce, read_all
 from tests.support.pipelines.copied import Copied, delete_records
@@ -23,7 +23,7 @@ def topic_of(node: KafkaNode, stem: str, records: int) -> str:
 
 def translated(copied: Copied, offsets: dict[str, int]) -> tuple[object, ...]:
     """Return the translation of one group by a process that has read nothing before."""
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
     try:
         commits = {SourcePartition(topic, 0): offset for topic, offset in offsets.items()}
         ((row,),) = snapshots.translate_each([commits])

@@ -30,7 +30,7 @@ from k2ktui.replication.preflight.checks import CheckOutcome
 from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop.poll import SyncLoop
 from k2ktui.sync.mapping import republish as mapping_republish
 from k2ktui.sync.mapping.keeper import MappingKeeper, check_mappings
@@ -112,7 +112,7 @@ def keep_commits(copied: Copied) -> None:
 
 def translated(config: PipelineConfig) -> dict[str, tuple[int | None, Basis]]:
     """Return the offset and the basis of each group."""
-    snapshot = take_snapshot(PipelineFlow(config))
+    snapshot = take_snapshot(Flow(config))
     plan = make_pipeline_plan(snapshot, plan_options(config))
     return {row.group.rpartition("-")[2]: (row.proposed, row.basis) for row in plan.rows}
 
@@ -142,7 +142,7 @@ def test_a_run_and_a_sync_each_keep_them_while_the_source_is_down(
     said, events = list[str](), list[MappingsExpire]()
     with (
         MappingKeeper(run_config, said.append, feed=events.append),
-        contextlib.closing(SyncLoop(PipelineFlow(sync_config))) as loop,
+        contextlib.closing(SyncLoop(Flow(sync_config))) as loop,
     ):
 
         def turn() -> None:
@@ -212,7 +212,7 @@ def test_a_failure_is_named_as_what_it_is(
         raise Refused("not authorized to write to the mapping topic")
 
     monkeypatch.setattr(mapping_republish, "read_expiry", refuse)
-    with contextlib.closing(SyncLoop(PipelineFlow(copied.config))) as loop:
+    with contextlib.closing(SyncLoop(Flow(copied.config))) as loop:
         notes = loop.turn().notes
     expected = "mappings that consumer groups need are not written again before they expire: not"
     assert any(note.startswith(expected) for note in notes)

@@ -23,7 +23,7 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping import opposite_mappings
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
 from k2ktui.sync.moves.snapshot import take_snapshot
@@ -72,7 +72,7 @@ class TwoWays:
         commit_offsets(self.back.source, group, {(self.topic, 0): committed})
         if on_target is not None:
             commit_offsets(self.back.target, group, {(self.topic, 0): on_target})
-        snapshot = take_snapshot(PipelineFlow(self.back.config))
+        snapshot = take_snapshot(Flow(self.back.config))
         (row,) = (row for row in make_group_rows(snapshot) if row.group == group)
         return row, snapshot_notes(snapshot)
 

@@ -11,7 +11,7 @@ from k2ktui.engine.moves.plan import Plan
 from k2ktui.errors import Refused
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applied, Applier
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import SnapshotReader, take_snapshot
@@ -41,13 +41,13 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 def plan_of(copied: Copied) -> Plan:
-    snapshot = take_snapshot(PipelineFlow(copied.config))
+    snapshot = take_snapshot(Flow(copied.config))
     return make_pipeline_plan(snapshot, plan_options(copied.config), [str(copied.file)])
 
 
 def apply(file: Path, plan: Plan) -> Applied:
     config = load_checked([str(file)]).config
-    snapshots = SnapshotReader(PipelineFlow(config))
+    snapshots = SnapshotReader(Flow(config))
     try:
         return Applier(config, snapshots.target, snapshots.store).apply(plan)
     finally:

@@ -20,7 +20,7 @@ from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import TargetClusterReader
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop.poll import SyncLoop
 from k2ktui.sync.moves.apply import Applied, Applier
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
@@ -82,7 +82,7 @@ class Disturbed(TargetClusterReader):
 
 
 def plan_of(copied: Copied, rewind: Rewind = Rewind.NEVER) -> Plan:
-    snapshot = take_snapshot(PipelineFlow(copied.config))
+    snapshot = take_snapshot(Flow(copied.config))
     return make_pipeline_plan(
         snapshot, plan_options(copied.config, rewind=rewind), [str(copied.file)]
     )
@@ -98,7 +98,7 @@ def applied_with(copied: Copied, look: int, disturb: Callable[[], object]) -> Ap
     """
     plan = plan_of(copied)
     target = Disturbed(copied, look, disturb)
-    store = SnapshotReader(PipelineFlow(copied.config)).store
+    store = SnapshotReader(Flow(copied.config)).store
     try:
         return Applier(copied.config, target, store).apply(plan)
     finally:
@@ -123,7 +123,7 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
     joins, stays = copied.group("joins"), copied.group("stays")
     for group in (joins, stays):
         commit_offsets(source, group, {(topic, 0): 50})
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
     applier = JoinsBeforeTheWrite(copied.config, snapshots.target, snapshots.store)
     with contextlib.ExitStack() as stack:
         stack.callback(snapshots.close)
@@ -175,7 +175,7 @@ def test_commits_on_the_source_while_it_is_translated(
         while not over.is_set():
             commit_offsets(source, chosen.choice(groups), {(topic, 0): chosen.randrange(COUNT + 1)})
 
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
     with ThreadPoolExecutor(1) as pool:
         committing = pool.submit(consume)
         try:
@@ -202,7 +202,7 @@ def test_two_sync_applications_at_once(
     """They do not fight: offsets never go back, and end where the source's are."""
     groups = [copied.group(f"g{n}") for n in range(4)]
     where = (topic, 0)
-    loops = [SyncLoop(PipelineFlow(copied.config)), SyncLoop(PipelineFlow(copied.config))]
+    loops = [SyncLoop(Flow(copied.config)), SyncLoop(Flow(copied.config))]
     failed: list[str] = []
 
     def follow(loop: SyncLoop) -> None:

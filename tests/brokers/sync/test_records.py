@@ -12,7 +12,7 @@ import pytest
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.records.pairs import list_group_records
 from tests.support.clusters.kafka import (
     Got,
@@ -182,7 +182,7 @@ def test_what_a_group_has_read_and_reads_next(copied: Copied, source: KafkaNode)
     produce_transaction(source, topic, [b"%d" % n for n in range(5)])
     produce(source, topic, [b"%d" % n for n in range(5, 9)])
     copied.copy(topic)
-    flow = PipelineFlow(copied.config)
+    flow = Flow(copied.config)
     row = GroupRow(
         *("g", topic, 0, "Empty", "", 6, topic, 0, None, 12, Basis.EXACT, 0, 0, None),
     )

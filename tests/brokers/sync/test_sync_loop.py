@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop.metrics import CATALOG, SyncMetrics
 from k2ktui.sync.loop.poll import SyncLoop, SyncPoll
 from tests.brokers.sync.test_races import member
@@ -49,7 +49,7 @@ def test_a_group_in_use_on_the_target_stops_no_other_group(
     for group in (used, idle):
         commit_offsets(source, group, {where: 20})
     commit_offsets(target, used, {where: 7})
-    loop = SyncLoop(PipelineFlow(copied.config))
+    loop = SyncLoop(Flow(copied.config))
     with contextlib.closing(loop):
         with member(target, used, topic, "classic"):
             turn = loop.turn()
@@ -73,7 +73,7 @@ def test_a_dead_source_is_reported_once_and_the_loop_continues(
 ) -> None:
     group, where = copied.group("g"), (topic, 0)
     commit_offsets(source, group, {where: 20})
-    loop = SyncLoop(PipelineFlow(copied.config))
+    loop = SyncLoop(Flow(copied.config))
     with contextlib.closing(loop):
         loop.turn()
         commit_offsets(target, group, {where: 8}, "k2k_1.1;")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.engine.moves.groups import make_group_rows
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import (
     Out,
@@ -67,7 +67,7 @@ def continuing(
 def test_a_group_that_continues_on_both_clusters_is_no_alarm(copied: Copied) -> None:
     topic, landed = topic_of(copied, RECORDS)
     group, divergences = copied.group("g"), []
-    snapshots = SnapshotReader(PipelineFlow(copied.config))
+    snapshots = SnapshotReader(Flow(copied.config))
     try:
         with continuing(copied, group, topic, landed):
             for _ in range(6):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import open_poller
@@ -53,7 +53,7 @@ def test_what_is_shown_is_what_is_there(copied: Copied, source: KafkaNode) -> No
     commit_offsets(copied.target, group, {(topic, 0): landed[topic, 0][5] + 2})
     produce(source, topic, [Out(b"late")] * 3)
     views = Views()
-    feed = open_poller(PipelineFlow(copied.config))
+    feed = open_poller(Flow(copied.config))
     feed.start(views.take)
     try:
         view = views.first(
@@ -105,7 +105,7 @@ def test_watching_makes_nothing_on_the_source(copied: Copied, source: KafkaNode)
     client = admin(source)
     before = set(client.list_topics(timeout=TIMEOUT).topics)
     views = Views()
-    feed = open_poller(PipelineFlow(copied.config))
+    feed = open_poller(Flow(copied.config))
     feed.start(views.take)
     try:
         views.first(lambda v: all(part.taken_at for part in v.parts.values()), "all was read")

@@ -160,19 +160,19 @@ def test_the_way_back_is_aborted_twice_and_then_leads_back_exactly(work: Workloa
 
 def abort_a_discarded_tail(work: Workload) -> None:
     """The positions move past the tail, and an abort moves them back."""
-    before = work.flow.open_mappings(*clusters(work)).positions()
+    before = work.flow.read_copier(*clusters(work)).positions
     refuses = Yes(frozenset({DrillPhase.APPLY}))
     with pytest.raises(Refused, match="apply was not confirmed"):
         work.fail_back(refuses, tail=TailChoice.DISCARD)
     assert "0 read again, 0 skipped" in dict(refuses.asked)[DrillPhase.APPLY]
     (drill,) = work.failbacks()
     assert "they stay on the old source" in drill.record(DrillPhase.TAIL).live
-    after = work.flow.open_mappings(*clusters(work)).positions()
+    after = work.flow.read_copier(*clusters(work)).positions
     assert {at.offset for at in after.values()} == {65}
     aborted = abort_drill(Actor(work.reverse_flow, [str(work.back)], MAY, Yes()), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
-    now = work.flow.open_mappings(*clusters(work)).positions()
+    now = work.flow.read_copier(*clusters(work)).positions
     assert {at: (p.offset, p.gaps) for at, p in now.items()} == {
         at: (p.offset, p.gaps) for at, p in before.items()
     }

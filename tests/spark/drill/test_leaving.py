@@ -23,7 +23,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.clusters.kafka import create_topic, eventually, unique_name
 from tests.support.clusters.other_hosts import other_host
 from tests.support.drill.runs import MAY, QUICK, Yes
@@ -141,7 +141,7 @@ def test_each_application_reads_each_record_once(
         operator = KillsRuns(phases={phase}, runs=runs, begin=begin)
         options = replace(OPTIONS, topics="|".join(pair))
         drill = start_drill(
-            Actor(PipelineFlow(config), [str(file)], MAY, operator), DrillKind.PLANNED, options
+            Actor(Flow(config), [str(file)], MAY, operator), DrillKind.PLANNED, options
         )
         assert drill.status is DrillStatus.DONE, drill
         assert operator.killed_in == [phase]
@@ -177,7 +177,7 @@ def come_back(apps: Applications, topic: str, back: Path) -> set[Identity]:
     log = back.parent / unique_name("back")
     with Run(back, log, ("--until-caught-up",), {}) as run:
         assert run.wait(RUN_TIMEOUT) == 0, run.tail()
-    flow = PipelineFlow(load_checked((str(back),)).config)
+    flow = Flow(load_checked((str(back),)).config)
     directory = back.parent / "exported"
     options = replace(OPTIONS, topics=topic, tail=TailChoice.EXPORT, export_to=str(directory))
     drill = start_drill(Actor(flow, [str(back)], MAY, Yes()), DrillKind.FAILBACK, options)

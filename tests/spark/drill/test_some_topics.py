@@ -51,7 +51,7 @@ def await_copied(work: Workload, topic: str) -> None:
 
 def positions_of(work: Workload) -> dict[int, Position]:
     """Return where the forward pipeline stands in the topic, by partition."""
-    positions = work.flow.open_mappings(*clusters(work)).positions()
+    positions = work.flow.read_copier(*clusters(work)).positions
     return {at.partition: known for at, known in positions.items() if at.topic == work.topic}
 
 

@@ -11,7 +11,7 @@ import pytest
 from k2ktui.engine.moves.groups import make_group_rows
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import (
     Out,
@@ -111,7 +111,7 @@ def test_groups_at_the_ends_are_exact_in_every_command(
     before = quiet.planned()
     assert {row["basis"] for row in before.values()} == {"exact", "end"}
     k2ktui("sync", "-f", file, "--once", "--dry-run", code=None)
-    snapshots = SnapshotReader(PipelineFlow(load_checked((str(file),)).config))
+    snapshots = SnapshotReader(Flow(load_checked((str(file),)).config))
     try:
         snapshots.take()
         delete_records(target, quiet.mappings)

@@ -16,7 +16,7 @@ from k2ktui.engine.moves.groups import make_group_rows
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.mm2.publish import checkpoints_of, syncs_of
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, read_all
 from tests.support.commands.cli import k2ktui, k2ktui_json
@@ -167,7 +167,7 @@ def test_a_busy_pipeline_raises_no_false_alarm(
     with Traffic(source, {topic: 3}, 1, pause=0.01):
         run = pipeline.start()
         run.expect("progress")
-        snapshots = SnapshotReader(PipelineFlow(load_checked((str(pipeline.write()),)).config))
+        snapshots = SnapshotReader(Flow(load_checked((str(pipeline.write()),)).config))
         try:
             with (
                 consuming(source, f"{topic}-uncommitted", topic, groups["uncommitted"]),

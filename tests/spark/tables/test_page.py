@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.engine.access import Access
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.operations import apply_plan, create_plan
 from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
@@ -107,7 +107,7 @@ def test_the_page_is_true(
     billing, shipping = one.group("billing"), one.group("shipping")
     commit(source, billing, {(topic, 0): 712, (topic, 1): COUNT})
     commit(source, shipping, {(topic, 0): 300})
-    flow = PipelineFlow(one.config)
+    flow = Flow(one.config)
     options = plan_options(one.config, group=lambda name: name == shipping)
     plan = create_plan(flow, options, (str(one.file),))
     apply_plan(one.config, plan, (str(one.file),), Access(True))

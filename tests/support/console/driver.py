@@ -36,7 +36,7 @@ from k2ktui.console.themes import shipped_directory
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets import typed_keys
 from k2ktui.engine.moves.journal import Runner
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.model import PipelinePair
 from k2ktui.watch.poller import open_poller
 from tests.support.console.idle import idle_by_its_event_loop
@@ -314,7 +314,7 @@ def drive_session(
 
 def made_session(made: Made, *, config: bool = True, **options: Any) -> Session:
     """Return a session on a made pipeline; without ``config`` it shows a recording of it."""
-    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
+    known = Flow(PipelineConfig.model_construct(name="orders")) if config else None
     return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
 
 
@@ -325,13 +325,13 @@ def file_session(
     config = load([file]).config
     pair = PipelinePair(config.name, environment)
     feed = StubFeed(Made(pair, time.time(), runners=runners), replay=replay)
-    flow = None if replay else PipelineFlow(config)
+    flow = None if replay else Flow(config)
     return Session(feed, pair, flow, (str(file),), Options(**options))
 
 
 def copied_session(copied: Copied, **options: Any) -> Session:
     """Return a session on a pipeline with real clusters."""
     config = copied.config
-    flow = PipelineFlow(config)
+    flow = Flow(config)
     pair = PipelinePair(config.name, config.environment, config.read_only)
     return Session(open_poller(flow, 2.0), pair, flow, (str(copied.file),), Options(**options))

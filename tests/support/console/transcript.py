@@ -34,7 +34,7 @@ from k2ktui.console.widgets import typed_keys
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.footer import rank_of_key, sorted_bindings
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.sync.flow import Flow, PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.commands.transcript import (
     TRANSCRIPTS,
     answering,
@@ -46,7 +46,7 @@ from tests.support.console.views import Made, StubFeed
 
 SCREENS = TRANSCRIPTS / "screens"
 SIZE = (120, 40)
-FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+FLOW = Flow(PipelineConfig.model_construct(name="orders"))
 WHO = "ops@bastion1"
 _FEW = 3
 # What the console's timers do may begin a worker, whose end they show; none does so each time.

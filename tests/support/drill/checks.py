@@ -19,7 +19,7 @@ from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import (
     Got,
@@ -145,9 +145,9 @@ class Drilled:
         return load_checked((str(self.copied.file),)).config
 
     @property
-    def flow(self) -> PipelineFlow:
+    def flow(self) -> Flow:
         """What is checked."""
-        return PipelineFlow(self.pipeline)
+        return Flow(self.pipeline)
 
     def check(
         self,
@@ -160,7 +160,7 @@ class Drilled:
 
 
 def run_check(
-    flow: PipelineFlow, check_id: str, facts: DrillFacts = NO_FACTS, limits: CheckLimits = QUICK
+    flow: Flow, check_id: str, facts: DrillFacts = NO_FACTS, limits: CheckLimits = QUICK
 ) -> CheckResult:
     """Return the result of one check, after looking at its form."""
     with CheckContext(flow, facts, limits) as context:

@@ -16,7 +16,7 @@ from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillOptions
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.clusters.kafka import create_topic, unique_name
 from tests.support.drill.runs import MAY, NOBODY_COMES, QUICK, Yes, settled
 from tests.support.pipelines.both_ways import ENABLED, count_records
@@ -99,14 +99,14 @@ class Workload:
         return count_records(node, self.topic)
 
     @property
-    def flow(self) -> PipelineFlow:
+    def flow(self) -> Flow:
         """The forward pipeline."""
-        return PipelineFlow(load_checked((str(self.file),)).config)
+        return Flow(load_checked((str(self.file),)).config)
 
     @property
-    def reverse_flow(self) -> PipelineFlow:
+    def reverse_flow(self) -> Flow:
         """The reverse pipeline."""
-        return PipelineFlow(load_checked((str(self.back),)).config)
+        return Flow(load_checked((str(self.back),)).config)
 
     def fail_over(self, kind: DrillKind = DrillKind.PLANNED) -> Drill:
         """Move the groups to ``b`` with a drill."""

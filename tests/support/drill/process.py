@@ -24,7 +24,7 @@ from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillOptions
 from k2ktui.errors import K2kError
 from k2ktui.kafka.properties.translation import load_checked
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from tests.support.drill.runs import MAY, Yes, settled
 
 KILLS = 4
@@ -40,9 +40,9 @@ class DrillCommand:
     options: DrillOptions
 
     @property
-    def flow(self) -> PipelineFlow:
+    def flow(self) -> Flow:
         """The pipeline."""
-        return PipelineFlow(load_checked((str(self.file),)).config)
+        return Flow(load_checked((str(self.file),)).config)
 
     def found(self) -> Drill | None:
         """Return the newest drill of this kind, if one was begun."""

@@ -37,7 +37,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
-from k2ktui.sync.flow import Flow, PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce, unique_name
 from tests.support.commands.commands import run_command
@@ -158,14 +158,14 @@ class Pair:
         return committed(self.target, group, [(t, p) for t in self.topics for p in range(2)])
 
     @property
-    def flow(self) -> PipelineFlow:
+    def flow(self) -> Flow:
         """The pipeline."""
-        return PipelineFlow(load_checked((str(self.file),)).config)
+        return Flow(load_checked((str(self.file),)).config)
 
     @staticmethod
-    def flow_of(file: Path) -> PipelineFlow:
+    def flow_of(file: Path) -> Flow:
         """Return the pipeline of another host's file."""
-        return PipelineFlow(load_checked((str(file),)).config)
+        return Flow(load_checked((str(file),)).config)
 
     def start(
         self, kind: DrillKind, options: DrillOptions = QUICK, operator: Yes | None = None

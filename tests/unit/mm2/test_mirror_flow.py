@@ -8,7 +8,7 @@ from k2ktui.mm2.audit import Auditor
 from k2ktui.mm2.flows.settings import parse_settings
 from k2ktui.mm2.mirror_flow import PATH, MirrorFlow
 from k2ktui.mm2.publish import MirrorNames, Publisher
-from k2ktui.sync.flow import Flow, PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.pipeline_reader import describe_pair
 
 FILE = b"""
@@ -35,7 +35,7 @@ def test_a_mirror_flow_is_no_pipeline(mirror: MirrorFlow) -> None:
 
 
 def test_a_pipeline_is_its_own_flow(mirror: MirrorFlow) -> None:
-    flow: Flow = PipelineFlow(mirror.config)
+    flow = Flow(mirror.config)
     assert flow.pipeline is mirror.config
     assert flow.path_of("t") == "verbatim"
     assert flow.open_auditor() is None
@@ -46,4 +46,4 @@ def test_each_refuses_what_only_the_other_has(mirror: MirrorFlow) -> None:
     with pytest.raises(ConfigError, match="needs a pipeline file"):
         Publisher(mirror, MirrorNames("A", "B", "."))
     with pytest.raises(ConfigError, match="needs a MirrorMaker 2 file"):
-        Auditor(PipelineFlow(mirror.config))
+        Auditor(Flow(mirror.config))

@@ -18,6 +18,7 @@ from k2ktui.mm2.flows.settings import parse_settings
 from k2ktui.mm2.flows.topic_tail import TopicTail
 from k2ktui.mm2.flows.topics import TimedOffsetSync
 from k2ktui.mm2.mirror_flow import MirrorFlow
+from k2ktui.sync.mapping.source import CopierState
 
 FILE = b"""
 clusters = A, B
@@ -79,20 +80,20 @@ def sync(at: int) -> TimedOffsetSync:
     return TimedOffsetSync(OffsetSync(AT, at, 1_000 + at), at)
 
 
-def taken(mappings: MirrorMappings) -> list[int]:
+def taken(mappings: MirrorMappings, copier: CopierState) -> list[int]:
     # There is an anchor after each sync as well.
-    return [anchor.source for anchor in mappings.anchors(AT) if anchor.source % 10 == 0]
+    anchors = mappings.read(copier, {}).replicas[AT].anchors or ()
+    return [anchor.source for anchor in anchors if anchor.source % 10 == 0]
 
 
 def test_the_history_cannot_be_read_at_first(mappings: MirrorMappings, clusters: Clusters) -> None:
     clusters.syncs = [sync(10), sync(20)]
     clusters.history_is_up = False
     with pytest.raises(K2kError, match="history"):
-        mappings.positions()
+        mappings.read_copier()
     clusters.history_is_up = True
     clusters.syncs = [sync(30)]
-    mappings.positions()
-    assert taken(mappings) == [10, 20, 30]
+    assert taken(mappings, mappings.read_copier()) == [10, 20, 30]
     assert [known.at_ms for known in mappings.history.unwritten] == [10, 20, 30]
 
 
@@ -103,16 +104,16 @@ def test_then_the_source_is_down_for_some_time(
     clusters.syncs = [sync(10)]
     clusters.history_is_up = False
     with pytest.raises(K2kError, match="history"):
-        mappings.positions()
+        mappings.read_copier()
     clusters.history_is_up, clusters.source_is_up = True, False
     for _ in range(3):
-        mappings.positions()
-        assert taken(mappings) == [10]
+        assert taken(mappings, mappings.read_copier()) == [10]
     written = encode_history("A->B", mappings.history.unwritten)
     clusters.history = [KafkaRecord(n, *entry, (), 0) for n, entry in enumerate(written)]
     clusters.source_is_up, clusters.syncs = True, [sync(20)]
-    assert mappings.positions()[AT].offset == 21
-    assert taken(mappings) == [10, 20]
+    copier = mappings.read_copier()
+    assert copier.positions[AT].offset == 21
+    assert taken(mappings, copier) == [10, 20]
     assert [known.at_ms for known in mappings.history.unwritten] == [10, 20]
 
 
@@ -125,9 +126,9 @@ def test_no_copy_has_the_name_that_the_file_gives(
         with pytest.raises(
             K2kError, match=r"none is on the target under the name .*: A\.t\n"
         ) as exited:
-            mappings.positions()
+            mappings.read_copier()
         assert exited.value.exit_code == 1
     clusters.copies = {"A.t"}
-    assert list(mappings.positions()) == [AT]
+    assert list(mappings.read_copier().positions) == [AT]
     clusters.copies = set()
-    assert list(mappings.positions()) == [AT]
+    assert list(mappings.read_copier().positions) == [AT]

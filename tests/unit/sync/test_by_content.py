@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -14,14 +15,14 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
 from k2ktui.engine.mapping.translate import Basis, translate
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
-from k2ktui.sync.mapping.by_content import MappedCopy
+from k2ktui.sync.mapping.by_content import find_anchors, find_unmapped
 from tests.support.schedule.examples import examples
 
 AT, LANE = SourcePartition("s", 0), ("t", 0)
 START, COUNT = 10, 60
 
 
-def copied(random: Random) -> tuple[MappedCopy, dict[int, int], OffsetIntervals]:
+def copied(random: Random) -> tuple[Replica, dict[int, int], OffsetIntervals]:
     """Return a copy, where each of its records landed, and the source offsets still mapped."""
     offsets = sorted(random.sample(range(START, START + COUNT), random.randint(1, COUNT)))
     landed, at = {}, 100
@@ -44,41 +45,38 @@ def copied(random: Random) -> tuple[MappedCopy, dict[int, int], OffsetIntervals]
         first_landed=random.choice([None, (first,)]),
     )
     gaps = find_mapping_gaps(known.all(), position, unread=False)
-    return MappedCopy(position, {LANE: ranges} if len(ranges) else {}, gaps), landed, known
+    lanes = {LANE: ranges} if len(ranges) else {}
+    replica = Replica(position, lanes, gaps.complete_from, 0, gaps.holes)
+    return replica, landed, known
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_an_offset_is_looked_for_exactly_if_its_next_record_may_be_unmapped(seed: int) -> None:
-    copy, landed, known = copied(Random(seed))
+    replica, landed, known = copied(Random(seed))
+    position = replica.position
+    assert position is not None
     every = range(START - 3, START + COUNT + 3)
     sources = [at for at in landed if known.touches(at, at + 1)]
 
     def is_unknown(offset: int) -> bool:
-        first = min((at for at in sources if at >= offset), default=copy.position.offset - 1)
+        first = min((at for at in sources if at >= offset), default=position.offset - 1)
         return bool(known.missing(offset, first + 1))
 
     # Up to the first copy, the position says where offsets lead, if it names that.
-    begin = min(landed) + 1 if copy.position.first_landed else START
+    begin = min(landed) + 1 if position.first_landed else START
     expected = {at for at in every if begin <= at < START + COUNT and is_unknown(at)}
-    assert copy.find_unmapped(every) == expected
+    assert find_unmapped(replica, every) == expected
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_anchors_are_boundaries_and_a_bound_skips_nothing(seed: int) -> None:
-    copy, landed, _ = copied(Random(seed))
-    anchors = copy.anchors()
+    replica, landed, _ = copied(Random(seed))
+    anchors = find_anchors(replica)
     for anchor in anchors:
         assert all((at < anchor.source) == (to < anchor.target) for at, to in landed.items())
-    replica = Replica(
-        copy.position,
-        copy.ranges,
-        copy.gaps.complete_from,
-        0,
-        copy.gaps.holes,
-        compared=anchors,
-    )
+    replica = replace(replica, compared=anchors)
     log = TargetLog(0, max(landed.values()) + 1)
     for offset in range(START, START + COUNT + 1):
         (row,) = translate({AT: replica}, {AT: offset}, {LANE: log})
@@ -91,7 +89,7 @@ def test_anchors_are_boundaries_and_a_bound_skips_nothing(seed: int) -> None:
             assert not again
     # The target has lost its last record: what is unread may be lost, too.
     cut = TargetLog(0, max(landed.values()))
-    for offset in copy.find_unmapped(range(START, START + COUNT)):
+    for offset in find_unmapped(replica, range(START, START + COUNT)):
         (row,) = translate({AT: replica}, {AT: offset}, {LANE: cut})
         assert row.basis is Basis.UNMAPPED
 
@@ -105,4 +103,5 @@ def test_nothing_is_known_of_the_end_without_transactions_or_after_a_move() -> N
     ):
         position = Position(9, 0, -1, "", 1, slot, *LANE, landed=(landed,))
         gaps = find_mapping_gaps((), position, unread=False)
-        assert len(MappedCopy(position, {}, gaps).anchors()) == 0
+        replica = Replica(position, {}, gaps.complete_from, holes=gaps.holes)
+        assert len(find_anchors(replica)) == 0

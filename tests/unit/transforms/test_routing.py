@@ -17,7 +17,7 @@ from k2ktui.replication.copying.slot_task import CopyPath, Route
 from k2ktui.replication.preflight.explain import Explanation, explain
 from k2ktui.replication.topics.routing import choose_path, routes_for
 from k2ktui.replication.topics.targets import TargetPlan, TargetTopic
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.verify.changed_records import ignored_parts
 
 CLUSTER = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
@@ -134,7 +134,7 @@ def test_the_reason_says_what_a_header_rule_does() -> None:
 
 
 def test_views_show_the_path_of_each_topic() -> None:
-    flow = PipelineFlow(pipeline(replication={**sink(), "headers": RULES}))
+    flow = Flow(pipeline(replication={**sink(), "headers": RULES}))
     assert (flow.path_of("plain"), flow.path_of("orders")) == ("verbatim", "record")
 
 

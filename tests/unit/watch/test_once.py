@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import PipelineState
 from k2ktui.watch import once
 from k2ktui.watch.facts import Facts, GroupFacts, Known
@@ -46,7 +46,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Mapping[PartName, StubReader]:
     readers = {name: StubReader(fact) for name, fact in facts.items()}
 
     def make_readers(
-        flow: PipelineFlow, parts: list[PartName], **_: object
+        flow: Flow, parts: list[PartName], **_: object
     ) -> Mapping[PartName, StubReader]:
         return {name: readers[name] for name in parts}
 
@@ -59,13 +59,13 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Mapping[PartName, StubReader]:
 
 
 @pytest.fixture
-def flow(tmp_path_factory: pytest.TempPathFactory) -> PipelineFlow:
+def flow(tmp_path_factory: pytest.TempPathFactory) -> Flow:
     file = write_pipeline(tmp_path_factory.mktemp("once") / "p.yaml", 1)
-    return PipelineFlow(config_of(file))
+    return Flow(config_of(file))
 
 
 def test_the_source_is_read_after_the_positions(
-    readers: Mapping[PartName, StubReader], flow: PipelineFlow
+    readers: Mapping[PartName, StubReader], flow: Flow
 ) -> None:
     reading = once.read_once(flow, groups=True)
     assert (reading.source_error, reading.groups_error) == (None, None)
@@ -77,7 +77,7 @@ def test_the_source_is_read_after_the_positions(
 
 
 def test_without_the_source_what_the_target_knows_is_left(
-    readers: Mapping[PartName, StubReader], flow: PipelineFlow
+    readers: Mapping[PartName, StubReader], flow: Flow
 ) -> None:
     readers[PartName.SOURCE].error = readers[PartName.GROUPS].error = DOWN
     reading = once.read_once(flow, groups=True)
@@ -90,7 +90,7 @@ def test_without_the_source_what_the_target_knows_is_left(
 
 
 def test_a_right_that_is_missing_is_no_outage(
-    readers: Mapping[PartName, StubReader], flow: PipelineFlow
+    readers: Mapping[PartName, StubReader], flow: Flow
 ) -> None:
     readers[PartName.GROUPS].error = refused = Refused("the mapping topic may not be read")
     reading = once.read_once(flow, groups=False)
@@ -118,7 +118,7 @@ class StubStore:
 
 
 def test_drills_are_read_by_a_store_of_their_own_and_are_no_part_of_the_view(
-    readers: Mapping[PartName, StubReader], flow: PipelineFlow, monkeypatch: pytest.MonkeyPatch
+    readers: Mapping[PartName, StubReader], flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[StubStore] = []
 
@@ -136,7 +136,7 @@ def test_drills_are_read_by_a_store_of_their_own_and_are_no_part_of_the_view(
 
 
 def test_without_the_target_there_is_nothing_to_show(
-    readers: Mapping[PartName, StubReader], flow: PipelineFlow
+    readers: Mapping[PartName, StubReader], flow: Flow
 ) -> None:
     readers[PartName.TARGET].error = DOWN
     with pytest.raises(ConnectionFailed):

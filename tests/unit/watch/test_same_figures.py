@@ -12,7 +12,7 @@ import pytest
 from k2ktui.cli.views import status_object
 from k2ktui.console.session import Session
 from k2ktui.engine.status import PartitionState, count_lag, sum_lags
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.once import Reading
@@ -100,7 +100,7 @@ def test_screens_show_the_same_sums(file: Path) -> None:
         for (topic, partition), behind in LAGS.items():
             assert re.search(rf"{topic}-{partition} .* {behind:,} ", console.text)
 
-    session = Session(StubFeed(pipeline), pipeline.pair, PipelineFlow(config), (str(file),))
+    session = Session(StubFeed(pipeline), pipeline.pair, Flow(config), (str(file),))
     drive_session(session, steps, (160, 40), screen="5")
 
 

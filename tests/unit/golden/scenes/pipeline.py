@@ -12,7 +12,7 @@ from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.mm2.mirror_flow import MirrorFlow
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.console.test_records import CONFIG as RECORDS_CONFIG
 from tests.console.test_records import RECORDS, ROW
@@ -156,7 +156,7 @@ async def audit(walk: Walk) -> None:
     await walk.shows_view("it cannot be compared")
 
 
-CONTENTS = PipelineFlow(RECORDS_CONFIG)
+CONTENTS = Flow(RECORDS_CONFIG)
 
 
 async def records(walk: Walk) -> None:

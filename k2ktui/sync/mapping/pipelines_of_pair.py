@@ -1,4 +1,4 @@
-"""Positions and mappings of all pipelines that copy from one cluster to another.
+"""Find all pipelines that copy from one cluster to another: whose positions and mappings are used.
 
 The mapping application has a name of its own and replicates nothing. It uses the mappings of every
 pipeline whose run record names its source cluster, its target cluster and its mapping topic. Runs
@@ -8,16 +8,15 @@ of earlier releases do not name their clusters: they are unknown, and not used.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.cluster_pair import ClusterPair, find_ids
-from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
+from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.sync.commit_snapshots import read_known_commits
-from k2ktui.sync.mapping.pipeline_mappings import READ_S, PipelineMappings
 from k2ktui.sync.mapping.source import NoPipelineFound
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -25,75 +24,83 @@ from k2ktui.text import safe_text
 log = logging.getLogger(__name__)
 
 
-class PairMappings(PipelineMappings):
-    """The mappings of the pipelines between two clusters, whatever their names.
+@dataclass(frozen=True, slots=True)
+class ChosenPipelines:
+    """The pipelines whose positions and mappings are used.
+
+    Attributes:
+        states: their states by commit group; where several have copied a source partition, the
+            first one counts.
+        others: commit groups that copy between other clusters.
+        pair: the clusters.
+    """
+
+    states: Mapping[str, CommitState]
+    others: Collection[str]
+    pair: ClusterPair
+
+
+class PipelinesOfPair:
+    """Finds the pipelines between two clusters, whatever their names.
 
     Where several have copied a source partition, the mappings of the one that was started last are
     used, and the conflict is reported.
 
-    Attributes:
-        pairs_elsewhere: pairs of other run records, whose aliases ``may_exist`` follows.
+    Args:
+        config: names the topics of the pipelines.
+        source, target: the clusters.
     """
 
     def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
-        super().__init__(config, target, source)
-        self._states = CommitStatesReader(target)
-        self._source = source
+        self._config, self._source, self._target = config, source, target
         self._source_id = ""
         self._is_kept = False  # the source's id is that of the kept commits
         self._known: list[ClusterPair] = []
-        self.pairs_elsewhere: Sequence[ClusterPair] = ()
 
-    def positions(self) -> Mapping[SourcePartition, Position]:
-        """Read the positions of the pipelines between the two clusters.
+    def read_ids(self) -> ClusterPair:
+        """Return the two clusters, as they answer now.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer, or the source does not and no
+                commits of it were kept.
+        """
+        topic = self._config.offset_mapping.topic
+        return ClusterPair(self._find_source(), self._target.cluster_id(), topic)
+
+    def choose(self, pair: ClusterPair, states: Mapping[str, CommitState]) -> ChosenPipelines:
+        """Return the pipelines that copy between these clusters.
 
         Raises:
             NoPipelineFound: no pipeline is known to copy between them.
-            ConnectionFailed, TimedOut: as the protocol says.
         """
-        pair = ClusterPair(
-            self._find_source(), self._target.cluster_id(), self._config.offset_mapping.topic
-        )
-        topic = self._target.find(self._config.coordination.commit.topic)
-        states = self._states.read(topic, READ_S) if topic else {}
         self._known = [state.run.pair for state in states.values()]
         used = {name: state for name, state in states.items() if self._is_of(state.run.pair, pair)}
         if not used:
             raise self._none_found(pair, states)
         # The same order in every reading, so that a partition does not change its pipeline.
         names = sorted(used, key=lambda name: (-used[name].run.started_ms, name))
-        positions: dict[SourcePartition, Position] = {}
-        owners: dict[SourcePartition, str] = {}
-        for name in names:
-            for at, position in used[name].positions.items():
-                if owners.setdefault(at, name) == name:
-                    positions[at] = position
         others = {
             name for name, state in states.items() if state.run.pair.is_known and name not in used
         }
-        self._store.choose(names, owners, others)
-        self._pair = pair.follow(used[names[0]].run.pair)
-        # The newest first, as for positions: the last move of a topic counts.
-        self._moved_by = tuple(used[name] for name in reversed(names))
-        self._two_way = {at for at, name in owners.items() if used[name].run.bidirectional}
-        return positions
+        recorded = used[names[0]].run.pair
+        return ChosenPipelines({name: used[name] for name in names}, others, pair.follow(recorded))
 
-    def may_exist(self) -> bool:
+    def may_exist(self, elsewhere: ClusterPair) -> bool:
         """Whether one may have copied between the clusters, although none was found.
 
         Its run record may be of an earlier release, or name another mapping topic, or the id that
         a cluster had before it was restored.
+
+        Args:
+            elsewhere: the pair of another run record, whose aliases count.
         """
-        pairs = *self._known, *self.pairs_elsewhere
+        pairs = *self._known, elsewhere
         sources = find_ids(self._find_source(), pairs)
         targets = find_ids(self._target.cluster_id(), pairs)
         return any(
             not pair.is_known or (pair.source in sources and pair.target in targets)
             for pair in self._known
         )
-
-    def _copier(self) -> str:
-        return "these pipelines"
 
     def _is_of(self, recorded: ClusterPair, now: ClusterPair) -> bool:
         """Whether a run copied between these clusters.
