@@ -145,7 +145,7 @@ def test_it_is_not_offered_in_a_recording() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("2", "c")
         assert not isinstance(console.app.screen, ComparisonScreen)
-        assert "this is a recording" in console.text
+        assert "this is a recording" in console.notices
 
     drive(steps, replace(usual()))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -228,18 +227,24 @@ def test_a_line_end_that_follows_a_paste_late_confirms_nothing() -> None:
     ask(steps, ["It is done."], undoable=True)
 
 
+async def arrives(console: ConsoleDriver, at: float) -> None:
+    """Let Enter come at a time, whatever the time is."""
+    key = events.Key("enter", "\r")
+    key.time = at
+    console.app.post_message(key)
+    await console.settle()
+
+
 def test_a_held_enter_confirms_nothing() -> None:
     async def steps(console: ConsoleDriver, _: Confirm, results: list[bool | None]) -> None:
         assert foot(console) == "Enter or space applies; Esc cancels"
-        begun = events.Key("enter", "\r")  # its first, which has opened the dialog
-        begun.time -= 0.3
-        console.app.post_message(begun)
-        for wait in (0.2, 0.6, 0.03, 0.03):
-            await asyncio.sleep(wait)
-            await console.press("enter")
+        drawn = events.Key("enter", "\r").time
+        # The first has opened the dialog.
+        for passed in (-0.3, 0.2, 0.8, 0.83, 0.86):
+            await arrives(console, drawn + passed)
             assert foot(console) == "wait a second, then Enter; Esc cancels"
         assert not results
-        await console.enter()
+        await arrives(console, drawn + 0.9 + typed_keys._REPEAT_S)  # noqa: SLF001
         assert results == [True]
 
     ask(steps, ["It is done."], None, undoable=True)

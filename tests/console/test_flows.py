@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual import events
 
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.base import ConsoleScreen
@@ -191,7 +190,7 @@ def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailab
         await console.press("slash", *"nosuchgroup", "enter")
         assert not console.app.screen.active_bindings["enter"].enabled
         await console.press("T")
-        assert "Translate: there is no group" in console.text
+        assert "Translate: there is no group" in console.notices
 
     drive(flow, size=(120, 24))
 
@@ -207,10 +206,7 @@ def test_the_footer_says_back_where_q_goes_back() -> None:
 
 def test_palette_lists_screens_and_keys_and_runs_them() -> None:
     async def flow(console: ConsoleDriver) -> None:
-        await console.press("ctrl+p", *"grou")
-        await console.pilot.pause(0.3)  # the palette searches on a timer of its own
-        await console.press("enter")
-        await console.settle()
+        await console.press("ctrl+p", *"grou", "enter")
         assert "4 groups" in console.text
 
     drive(flow)
@@ -241,9 +237,9 @@ def test_export_writes_the_view_and_the_table(
         await console.press("2", "slash", *"payments", "enter", "e")
         assert str(tmp_path)[:20] in console.text and not list(tmp_path.iterdir())
         await console.press("escape", "e")
-        assert "Nothing was written" in console.text and not list(tmp_path.iterdir())
+        assert "Nothing was written" in console.notices and not list(tmp_path.iterdir())
         await console.press("enter")
-        assert "written" in console.text
+        assert "written:" in console.notices
         await console.press("e", "enter")  # never over what is there
 
     drive(flow)
@@ -265,7 +261,7 @@ def test_export_that_cannot_be_written_is_reported(
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("e", "enter")
-        assert "nothing was exported" in console.text
+        assert "nothing was exported" in console.notices
 
     drive(flow)
 
@@ -274,8 +270,8 @@ def test_copy_takes_the_row_and_says_that_it_cannot_know() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "j", "j", "y")
         assert console.app.clipboard.startswith("clicks-2\t○ behind\t1,200")
-        assert "copied clicks-2" in console.text
-        assert "sent to the terminal's clipboard" in console.text
+        assert "copied clicks-2" in console.notices
+        assert "sent to the terminal's clipboard" in console.notices
 
     drive(flow)
 
@@ -285,7 +281,7 @@ def test_screenshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("ctrl+s")
-        assert "written" in console.text
+        assert "written:" in console.notices
 
     drive(flow)
     [path] = tmp_path.glob("*.svg")
@@ -331,11 +327,7 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
 def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("u")
-        for key in (*"orders", "tab", "space"):
-            char = " " if key == "space" else key if len(key) == 1 else None
-            console.app.post_message(events.Key(key, char))
-        await console.settle()
-        await console.settle()
+        await console.press_at_once(*"orders", "tab", "space")
         assert "READ-WRITE" in console.text
 
     drive(flow, usual(PipelinePair("orders", "production")))

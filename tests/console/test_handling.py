@@ -178,7 +178,7 @@ def test_any_cell_is_copied_whole_and_said_where_the_eye_is(size: tuple[int, int
         assert "y copies, esc leaves" in console.text
         await console.press("y")
         assert console.app.clipboard == LONG
-        assert "copied group" in console.text and "copied group ggg" in console.notices
+        assert "copied group ggg" in console.notices
         last = console.app.events.events[0]
         assert last.kind is EventKind.DONE and last.text.startswith("copied group ggg")
         await console.press("right", "y")

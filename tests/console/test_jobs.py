@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from k2ktui.console.widgets import start_dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.errors import ExitCode
 from k2ktui.jobs import local_jobs, manager
+from k2ktui.jobs.checks import start_checks
 from k2ktui.jobs.job_directory import Phase, job_directory
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.process import this_process
-from tests.support.clusters.kafka import eventually
+from k2ktui.replication.preflight.checks import Check
+from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.support.console.driver import ConsoleDriver, drive_session, file_session
 from tests.support.console.views import runner
 from tests.support.drill.made_drills import switched_over
-from tests.support.jobs.jobs import all_ended, begin, config_of, found, silent_port, write_pipeline
+from tests.support.jobs.jobs import (
+    all_ended,
+    begin,
+    config_of,
+    found,
+    handles,
+    silent_port,
+    write_pipeline,
+)
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e[@click=app.quit]x[/]"
 
@@ -292,11 +306,19 @@ def waiting(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_job_is_found_stopped_and_its_death_is_reported(waiting: Path) -> None:
-    job = begin(waiting)
+def test_a_job_is_found_stopped_and_its_death_is_reported(
+    waiting: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy machine may need more than the ten seconds after which an operator is told to go on.
+    monkeypatch.setattr(manager, "stop_job", partial(manager.stop_job, timeout=TIMEOUT))
+    ended: list[Job] = []
 
     async def steps(console: ConsoleDriver) -> None:
+        # Not before the console is open: the job gives its clusters up after some seconds.
+        job = begin(waiting)
+        ended.append(job)
         await console.sees("starting", f"pid {job.record.pid}")
+        await console.until(lambda: handles(job, signal.SIGTERM), "stopped, not killed, by it")
         await console.press("X")
         await console.sees("Stop orders")
         await console.type("orders")
@@ -308,14 +330,27 @@ def test_a_job_is_found_stopped_and_its_death_is_reported(waiting: Path) -> None
         await console.sees("died")
 
     drive_session(file_session(waiting), steps, screen="5")
-    assert not job.record.identity.alive
+    assert not ended[0].record.identity.alive
 
 
 @pytest.mark.slow
-def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> None:
+def test_where_a_cluster_does_not_answer_it_cannot_be_started(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = threading.Event()
+
+    def checks(*given: Any, **how: Any) -> Iterator[Check]:
+        for check in start_checks(*given, **how):
+            yield check
+            # Those that follow move it out of sight, and then nothing is checked any more.
+            assert check.name != "Java" or seen.wait(TIMEOUT)
+
+    monkeypatch.setattr(start_dialog, "start_checks", checks)
+
     async def steps(console: ConsoleDriver) -> None:
         await console.press("J")
         await console.sees("Start orders", "checking", "pass Java")
+        seen.set()
         await console.sees("cannot be started", "FAIL source cluster")
         await console.type("orders")
         await console.press("tab", "space", "escape")
@@ -327,15 +362,17 @@ def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> Non
 
 @pytest.mark.slow
 def test_a_console_that_is_closed_leaves_the_job(waiting: Path) -> None:
-    job = begin(waiting)
+    begun: list[Job] = []
 
     async def steps(console: ConsoleDriver) -> None:
+        begun.append(begin(waiting))
         await console.sees("starting")
         await console.press("q")
 
     drive_session(file_session(waiting), steps, screen="5")
     # The job gives up on its own when the silent clusters have not answered. A job that the console
     # had ended would have been interrupted.
+    (job,) = begun
     eventually(lambda: not found(job).alive, "it ends")
     assert found(job).code == ExitCode.TIMEOUT
 

@@ -133,9 +133,7 @@ def test_groups_of_a_new_drill_may_be_typed_at_once() -> None:
 
 def test_two_dialogs_do_not_open_above_each_other_for_one_question() -> None:
     async def steps(console: ConsoleDriver) -> None:
-        console.post("N", "N")
-        await console.until(lambda: isinstance(console.screen, DrillDialog), "opened")
-        await console.settle()
+        await console.press_at_once("N", "N")
         assert opened(console) == ["DrillsScreen", "DrillDialog"]
 
     drive_session(made_session(usual()), steps, screen="8")

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from k2ktui.console import settings
 from k2ktui.console.settings import Settings, SettingsFile, TableSettings, settings_path
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.private_files import user_path
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.console.driver import ConsoleDriver, drive
 
 
@@ -22,13 +24,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "console.json"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, the last of many writers waits longer than a console would."""
+    monkeypatch.setattr(settings, "_WAIT_S", TIMEOUT)
+
+
+@pytest.mark.usefixtures("patient")
 def test_consoles_that_write_at_once_keep_what_each_has_changed(path: Path) -> None:
     names = [f"table-{number}" for number in range(32)]
 
     def write(name: str) -> None:
-        settings = SettingsFile(path)
-        settings.change_table(name, TableSettings("lag"))
-        settings.write()
+        file = SettingsFile(path)
+        file.change_table(name, TableSettings("lag"))
+        file.write()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, names))
@@ -151,14 +160,15 @@ def test_two_consoles_at_once_keep_what_both_changed(path: Path) -> None:
     other.change("minutes", 60)
     other.change_table("partitions", TableSettings("lag", True, ("coverage",)))
     other.write()
-    settings = SettingsFile(path).settings
-    assert (settings.theme, settings.minutes) == ("nord", 60)
-    assert settings.tables == {
+    kept = SettingsFile(path).settings
+    assert (kept.theme, kept.minutes) == ("nord", 60)
+    assert kept.tables == {
         "groups": TableSettings("group"),
         "partitions": TableSettings("lag", True, ("coverage",)),
     }
 
 
+@pytest.mark.usefixtures("patient")
 def test_many_writers_never_leave_a_part_of_a_file(path: Path) -> None:
     def write(number: int) -> None:
         for turn in range(20):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -196,7 +195,7 @@ class Demo:
     """A demo that answers when it is told to."""
 
     def __init__(self) -> None:
-        self.may_answer = threading.Event()
+        self.asked, self.may_answer = threading.Event(), threading.Event()
         self.done: list[str] = []
 
     def session(self) -> Session:
@@ -216,6 +215,7 @@ class Demo:
         )
 
     def _show(self) -> str:
+        self.asked.set()
         self.may_answer.wait(TIMEOUT)
         return "All runs."
 
@@ -235,7 +235,8 @@ def test_keys_wait_for_the_choices_of_the_demo(demo: Demo) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("8")
         console.post("C", "down", "enter")
-        await asyncio.sleep(0.3)
+        await console.until(demo.asked.is_set, "the choices are asked for")
+        assert console.app.has_typed_keys
         demo.may_answer.set()
         await console.sees("done: two")
         assert demo.done == ["two"]

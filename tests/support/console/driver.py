@@ -35,11 +35,13 @@ from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets import typed_keys
+from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.journal import Runner
 from k2ktui.sync.flow import Flow
 from k2ktui.watch.model import PipelinePair
 from k2ktui.watch.poller import open_poller
-from tests.support.console.idle import idle_by_its_event_loop
+from tests.support.console.idle import idle_by_its_event_loop, settled
 from tests.support.console.stylesheets import parsed_once
 from tests.support.console.views import Made, StubFeed, usual
 from tests.support.pipelines.copied import Copied
@@ -64,8 +66,10 @@ class ConsoleDriver:
         feed: what it shows; of a made pipeline ``feed.made`` can be changed, then ``show()``.
     """
 
-    def __init__(self, app: ConsoleApp, pilot: Pilot[Any], *, awaits_workers: bool) -> None:
-        self.app, self.pilot = app, pilot
+    pilot: Pilot[Any]
+
+    def __init__(self, app: ConsoleApp, *, awaits_workers: bool) -> None:
+        self.app = app
         self.feed: Any = app.session.feed
         self._awaits_workers = awaits_workers
         self._given: dict[str, float] = {}
@@ -157,12 +161,24 @@ class ConsoleDriver:
             pressing.cancel()
         if self.app.is_running:
             await self.settle()
+        # Those that a dialog or a palette does not take yet; not those that wait for a dialog.
+        while self.app.is_running and self.app.has_typed_keys and not self._prepares_dialog:
+            await asyncio.sleep(_LOOK_S)
+            await self.settle()
+
+    @property
+    def _prepares_dialog(self) -> bool:
+        asks = any(worker.group == ASK and not worker.is_finished for worker in self.app.workers)
+        return asks and not isinstance(self.screen, Dialog)
 
     def post(self, *keys: str) -> None:
-        """Let keys arrive together, as over a slow line."""
+        """Let keys arrive together, as over a slow line: at one time, however busy the machine."""
+        now: float | None = None
         for key in keys:
             char = _CHARS.get(key, key if len(key) == 1 else None)
-            self.app.post_message(events.Key(_KEYS.get(key, key), char))
+            event = events.Key(_KEYS.get(key, key), char)
+            event.time = now = now or event.time
+            self.app.post_message(event)
 
     async def press_at_once(self, *keys: str) -> None:
         """Let keys arrive together, and wait until all had their effect."""
@@ -198,6 +214,7 @@ class ConsoleDriver:
     async def enter(self) -> None:
         """Press Enter like a person who has read what is shown."""
         await asyncio.sleep(typed_keys._REPEAT_S)
+        await settled(self.app)  # what is not drawn was not read
         await self.press("enter")
 
     async def settle(self) -> None:
@@ -218,13 +235,20 @@ class ConsoleDriver:
         await self.settle()
 
     async def until(self, ready: Callable[[], object], what: str, seconds: float = 180) -> None:
-        """Wait for a condition; ``what`` and the screen are in the failure if it never holds."""
+        """Wait for a condition, and until all that came with it is drawn.
+
+        ``what`` and the screen are in the failure if it never holds.
+        """
         end = time.monotonic() + seconds
+        waited = False
         while not ready():
             assert self.app.fault is None, self.app.fault
             assert time.monotonic() < end, f"not {what}:\n{self.text}\n{self.notices}"
             await self.pilot.pause(_LOOK_S)
             self._look()
+            waited = True
+        if waited and self.app.is_running:
+            await settled(self.app)
 
     async def sees(self, *texts: str) -> None:
         """Wait until each text is on the screen or in a notice."""
@@ -293,8 +317,9 @@ def drive_session(
         app = ConsoleApp(session)
         try:
             with idle_by_its_event_loop(app), parsed_once(), mock.patch(_LOST, _LOST_S):
-                async with app.run_test(size=size, notifications=True) as pilot:
-                    console = ConsoleDriver(app, pilot, awaits_workers=awaits_workers)
+                # Before it opens: a notice of that may have vanished when it has opened.
+                console = ConsoleDriver(app, awaits_workers=awaits_workers)
+                async with app.run_test(size=size, notifications=True) as console.pilot:
                     await console.settle()
                     if screen:
                         await console.press(screen)

@@ -20,6 +20,7 @@ from k2ktui.errors import ExitCode
 from tests.support.clusters.kafka import TIMEOUT, eventually
 
 _DEMO = """
+import os
 import sys
 import time
 from k2ktui.demo.pipeline import write_yaml
@@ -33,7 +34,8 @@ try:
             print("runs", flush=True)
             sys.stdin.readline()
             stay(float(sys.argv[1]))
-        time.sleep(float(sys.argv[2]))
+        while sys.argv[2] and not os.path.exists(sys.argv[2]):
+            time.sleep(0.05)
 except DemoEnded as ended:
     sys.exit(100 + ended.number)
 """
@@ -46,8 +48,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return running.demo_place().directory
 
 
-def begin(seconds: float, end: float = 0) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", _DEMO, str(seconds), str(end)]
+def begin(seconds: float, may_end: Path | str = "") -> subprocess.Popen[bytes]:
+    """Begin a demo that waits so long; once it ends, it needs as long as there is no such file."""
+    command = [sys.executable, "-c", _DEMO, str(seconds), str(may_end)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"runs\n"
@@ -128,12 +131,22 @@ def test_it_ends_by_itself_when_no_one_comes() -> None:
     assert running.find_demo() is None
 
 
-def test_one_that_is_ending_is_not_running_and_only_waited_for() -> None:
-    with begin(0.1, end=2) as process:
+def test_one_that_is_ending_is_not_running_and_only_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = tmp_path / "may-end"
+
+    def look_again(seconds: float) -> None:
+        may_end.touch()  # not before it is waited for
+        sleep(seconds)
+
+    sleep = time.sleep
+    with begin(0.1, may_end) as process:
         assert process.stdin is not None
         process.stdin.close()
         eventually(lambda: running.find_demo() is None, "it ends")
         assert process.poll() is None
+        monkeypatch.setattr(time, "sleep", look_again)
         running.end()
         assert process.poll() is not None, "it was waited for"
         assert process.wait(TIMEOUT) == 0, "no signal"

@@ -76,7 +76,7 @@ def test_a_job_is_detached_has_no_terminal_and_is_for_its_user_alone(file: Path)
     process.send_signal(signal.SIGHUP)
     eventually(lambda: process.num_threads() > 1, "it continues")
     assert found(job).alive
-    ended = manager.stop_job(found(job), MAY)
+    ended = manager.stop_job(found(job), MAY, timeout=TIMEOUT)
     assert ended.state is JobState.STOPPED
     assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
@@ -95,7 +95,7 @@ def test_a_job_outlives_the_terminal_that_started_it(file: Path) -> None:
     while b"." not in said:
         said += os.read(master, 1024)
     os.close(master)
-    shell.wait(20)
+    shell.wait(TIMEOUT)
     (job,) = local_jobs.list_jobs()
     assert f"pid {job.record.pid}." in said.decode()
     assert job.alive, "somebody else finds it"
@@ -143,7 +143,7 @@ def test_a_killed_job_has_died_and_can_be_started_again(file: Path) -> None:
 def test_a_job_that_cannot_begin_shows_why(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "dead.yaml", 1)
     with all_ended():
-        ended = manager.await_running(begin(file), 90)
+        ended = manager.await_running(begin(file), TIMEOUT)
     assert ended.state is JobState.FAILED
     assert ended.code == 3
     assert "source cluster" in ended.why
