@@ -10,6 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.compare.parts import ComparisonPart, PartitionFacts, divide
 from k2ktui.engine.mapping.replica import Replica, target_partitions_of
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.errors import ConfigError, ConnectionFailed
@@ -80,6 +81,7 @@ def plan_comparison(
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
         NothingCopied: nothing has been replicated yet.
+        UnreadableRecords: it is not known which topics drills have moved.
         ConfigError: no topic that is copied is chosen.
     """
     config = flow.config
@@ -89,7 +91,7 @@ def plan_comparison(
         checked = snapshots.find_whole_copies(choice.topics)
     finally:
         snapshots.close()
-    copies = checked.copies
+    copies, moved = checked.copies, checked.copies.copier.find_moved()
     chosen = {at: r for at, r in copies.replicas.items() if choice.topics(at.topic)}
     if not chosen:
         raise ConfigError(
@@ -97,7 +99,9 @@ def plan_comparison(
             hint="k2ktui status -f FILE lists the topics that are copied.",
         )
     left_out = {
-        at: why for at, replica in chosen.items() if (why := _why_left_out(at, replica, checked))
+        at: why
+        for at, replica in chosen.items()
+        if (why := _why_left_out(at, replica, checked, moved))
     }
     compared = sorted(chosen.keys() - left_out.keys())
     since = _since(source, compared, choice.since_ms)
@@ -176,13 +180,14 @@ def _why_left_out(
     at: SourcePartition,
     replica: Replica,
     checked: CheckedCopies,
+    moved: MovedTopics,
 ) -> str:
     """Return why a partition is not compared; "" if it is."""
     if replica.position is None or replica.anchors is not None:
         return "no pipeline of k2ktui copies it"
-    moved = checked.copies.copier.moved.get(at.topic)
-    if moved is not None:
-        return moved.describe()
+    move = moved.get(at.topic)
+    if move is not None:
+        return move.describe()
     if at not in checked.starts:
         return "the source has no such partition any more, or its leader does not answer"
     if not target_partitions_of(replica) <= checked.logs.keys():

@@ -22,7 +22,7 @@ from k2ktui.kafka.clients import (
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupListing
 from k2ktui.log.content import ContentReader
-from k2ktui.sync.log_bounds import read_logs
+from k2ktui.sync.log_bounds import available_bounds
 
 # A topic's id, the offset after the last copied record, and the bounds of the log.
 _ClearKey = tuple[str, int, TargetLog]
@@ -362,7 +362,7 @@ class TargetClusterReader:
 
     def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
         """Return the bounds of target partitions; partitions that cannot be read are left out."""
-        return read_logs(self.cluster, partitions)
+        return available_bounds(self.cluster, partitions)
 
     def high_watermarks(
         self, partitions: Collection[TargetPartition]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, auto
 from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
@@ -60,12 +60,19 @@ class CopierObservation:
 
 
 class FlowKind(Enum):
-    """Which program copies a flow, and how much of what it copies is seen."""
+    """Which program copies a flow, and how much of what it copies is seen.
 
-    PIPELINE = "a pipeline of k2ktui"
-    SOME_TOPICS = "some topics of a pipeline, as a drill over them sees it"
-    ALL_PIPELINES = "what pipelines of any name copy, as the mapping application sees it"
-    MIRRORMAKER = "a flow of MirrorMaker 2"
+    Attributes:
+        PIPELINE: a pipeline of k2ktui.
+        SOME_TOPICS: some topics of a pipeline, as a drill over them sees it.
+        ALL_PIPELINES: what pipelines of any name copy, as the mapping application sees it.
+        MIRRORMAKER: MirrorMaker 2.
+    """
+
+    PIPELINE = auto()
+    SOME_TOPICS = auto()
+    ALL_PIPELINES = auto()
+    MIRRORMAKER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,8 @@ class Flow:
         from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
         from k2ktui.sync.mapping.pipelines_of_pair import PipelinesOfPair
 
+        if self.kind is FlowKind.MIRRORMAKER:
+            raise AssertionError("MirrorFlow opens the mappings of MirrorMaker 2")
         if self.kind is FlowKind.SOME_TOPICS:
             return PipelineMappings(self.config, target, some_topics=True)
         of_pair = None

@@ -1,4 +1,4 @@
-"""Topics and log bounds that a command needs of all partitions, or decides nothing."""
+"""Topics and log bounds, of all partitions that a command asks for or of those that answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def existing_topics(
     return descriptions
 
 
-def read_logs(
+def available_bounds(
     cluster: Cluster, partitions: Collection[TargetPartition]
 ) -> dict[TargetPartition, TargetLog]:
     """Return the bounds of partitions; partitions that cannot be read are left out."""

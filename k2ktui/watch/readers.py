@@ -236,7 +236,7 @@ class TargetReader:
             fenced_by=copier.fenced_by,
             recorded=copier.clusters,
             deleted=copier.deleted,
-            moved=copier.moved,
+            moved=copier.find_moved(),
         )
 
     def close(self) -> None:

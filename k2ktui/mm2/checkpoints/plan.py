@@ -112,7 +112,7 @@ class ClusterObservation:
         """The groups that have checkpoints."""
         return frozenset(checkpoint.at.group for checkpoint in self.checkpoints)
 
-    def log(self, at: GroupPartition) -> TargetLog | None:
+    def log_of(self, at: GroupPartition) -> TargetLog | None:
         """Return the bounds of a checkpoint's target partition, if it exists."""
         return self.logs.get((at.topic, at.partition))
 
@@ -170,7 +170,7 @@ def _row(
     target_group = seen.target.get(at.group, ABSENT)
     now = target_group.offsets.get((at.topic, at.partition))
     compared = seen.nexts.get(at, _NOT_COMPARED)
-    basis, reread, skipped, reason = _judge_checkpoint(checkpoint, seen.log(at), compared)
+    basis, reread, skipped, reason = _judge_checkpoint(checkpoint, seen.log_of(at), compared)
     offset = seen.source_offset(checkpoint)
     if offset != checkpoint.upstream:
         stale = f"the checkpoint is of source offset {checkpoint.upstream}"
@@ -266,7 +266,7 @@ def _run_check(
     return check(seen)
 
 
-def find_used(views: Mapping[str, GroupView]) -> set[str]:
+def groups_in_use(views: Mapping[str, GroupView]) -> set[str]:
     """Return the groups with members, of those that can be read."""
     return {group for group, view in views.items() if not view.error and not view.empty}
 
@@ -286,7 +286,7 @@ def _groups_empty(seen: ClusterObservation) -> Check:
 
 def _consumers_stopped(seen: ClusterObservation) -> Check:
     views = {group: seen.source.get(group, ABSENT) for group in seen.groups}
-    used = find_used(views) | (seen.moving & seen.groups)
+    used = groups_in_use(views) | (seen.moving & seen.groups)
     if used:
         return failed_check(
             CONSUMERS_STOPPED,
@@ -350,7 +350,7 @@ def _check_retained(seen: ClusterObservation) -> Check:
     gone = [
         f"{checkpoint.at.group} {checkpoint.at.topic}-{checkpoint.at.partition}"
         for checkpoint in seen.checkpoints
-        if _find_outside(checkpoint.downstream, seen.log(checkpoint.at))
+        if _find_outside(checkpoint.downstream, seen.log_of(checkpoint.at))
     ]
     if gone:
         return failed_check(

@@ -19,7 +19,7 @@ from k2ktui.mm2.checkpoints.plan import (
     ClusterObservation,
     ComparedRecords,
     NextRecordRelation,
-    find_used,
+    groups_in_use,
 )
 from k2ktui.mm2.flows.connect import NOTHING
 from k2ktui.mm2.flows.formats import (
@@ -170,7 +170,7 @@ class CheckpointReader:
     def find_consuming(self, seen: ClusterObservation) -> set[str]:
         """Return the groups that have members on the source now, or have committed since."""
         now = self._source_groups.views(sorted(seen.source))
-        return find_used(now) | self._source_groups.read_moved(seen.source).keys()
+        return groups_in_use(now) | self._source_groups.read_moved(seen.source).keys()
 
     def find_grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
         """Return the source partitions whose end offsets have changed since ``seen``."""
@@ -178,7 +178,7 @@ class CheckpointReader:
         return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))
 
     def _source_ends(self, topics: Collection[str]) -> dict[SourcePartition, int]:
-        where = list_partitions(self._source, topics)
+        where = list_partitions(self._source, sorted(topics))
         ends = require_offsets(self._source, where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 

@@ -397,7 +397,7 @@ def _classes(body: Any) -> dict[str, str]:
 
 def _state(body: Any) -> ConnectorState:
     own = mapping(mapping(body)["connector"])
-    tasks = [task for task in body.get("tasks", []) if isinstance(task, dict)]
+    tasks = [mapping(task) for task in items(body["tasks"])]
     traces = [str(part["trace"]) for part in (own, *tasks) if part.get("trace")]
     return ConnectorState(
         str(own.get("state", "")),

@@ -105,7 +105,8 @@ class _Kind(Generic[Keyed, K, R]):
     """One kind of record: the fields of the ``Struct``s of its key and value, by their types.
 
     Attributes:
-        key_fields, value_fields: fields and their types, in order; a version is no attribute.
+        key_fields, value_fields: fields and their types, in the record's and the class's order; a
+            version is no attribute.
         make_key: makes what a key says.
         make: makes the record of that and the fields of the value.
     """
@@ -135,8 +136,9 @@ class _Kind(Generic[Keyed, K, R]):
         return at, self.make(at, *_unpack("the value", value, self.value_fields))
 
 
-_TEXT = ">h"  # the length
-_LAYOUTS = {"version": ">h", "text": _TEXT, "partition": ">i", "offset": ">q", "time": ">q"}
+_LENGTH = ">h"
+# Of a text, its length is in front. The names stand in messages, too.
+_LAYOUTS = {"version": ">h", "text": _LENGTH, "partition": ">i", "offset": ">q", "time": ">q"}
 
 
 def _pack(record: object, fields: Mapping[str, str]) -> bytes:
@@ -147,7 +149,7 @@ def _pack(record: object, fields: Mapping[str, str]) -> bytes:
             value = value.encode()
             if len(value) > _LONGEST_STRING:
                 raise ValueError("a string of more than 32767 bytes does not fit the format")
-            raw += struct.pack(_TEXT, len(value)) + value
+            raw += struct.pack(_LENGTH, len(value)) + value
         else:
             raw += struct.pack(_LAYOUTS[kind], value)
     return raw
@@ -200,6 +202,7 @@ _HEARTBEAT: _Kind[Heartbeat, tuple[str, str], Heartbeat] = _Kind(
     lambda source, target: (source, target),
     lambda aliases, at_ms: Heartbeat(aliases[0], aliases[1], at_ms),
 )
+# Of a heartbeat, the key has the aliases of source and target.
 offset_sync_key, offset_sync_value = _OFFSET_SYNC.key, _OFFSET_SYNC.value
 checkpoint_key, checkpoint_value = _CHECKPOINT.key, _CHECKPOINT.value
 heartbeat_key, heartbeat_value = _HEARTBEAT.key, _HEARTBEAT.value

@@ -26,7 +26,7 @@ from k2ktui.mm2.flows.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.topics import MirrorTopics, TimedOffsetSync
 from k2ktui.sync.mapping.source import (
-    NO_COMMITS,
+    NO_TARGET_COMMITS,
     READ_S,
     Commits,
     CopierState,
@@ -93,7 +93,7 @@ class MirrorMappings:
         self,
         copier: CopierState,
         commits: Commits,
-        lowest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        lowest_commits: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
         *,
         compare: bool = False,
         timeout: float = READ_S,

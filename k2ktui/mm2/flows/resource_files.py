@@ -152,12 +152,12 @@ def _json_problems(raw: bytes, file: str) -> list[Problem]:
 
 def _items(node: Node, problems: list[Problem]) -> Iterator[Node]:
     """Yield the resources and connectors of a document."""
-    table, listed = node.table, node.at(("items",))
+    table, inner = node.table, node.at(("items",))
     if isinstance(node.value, list):
         for item in node.value:
             yield from _items(item, problems)
-    elif listed is not None and isinstance(listed.value, list):
-        for item in listed.value:
+    elif inner is not None and isinstance(inner.value, list):
+        for item in inner.value:
             yield from _items(item, problems)
     elif table and all(value.at(("info", "config")) for value in table.values()):
         yield from (value.table["info"] for value in table.values())
@@ -198,7 +198,7 @@ class _ResourceReader:
 
     def finish(self) -> ResourceProperties:
         """Return the properties of everything that was added."""
-        # Of two, the last names topics; a second MirrorSourceConnector is an error.
+        # Of two of one role and flow, the last counts; a second MirrorSourceConnector is an error.
         self._by_role = {(one.role, one.flow): one for one in self._connectors}
         for connector in self._connectors:
             self._add_flow(connector)

@@ -30,7 +30,7 @@ from k2ktui.mm2.takeover.changes import change_notes
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.replication.topics.routing import APPEND_TIME
 from k2ktui.replication.topics.target_settings import TIMESTAMP_TYPE
-from k2ktui.sync.log_bounds import read_logs
+from k2ktui.sync.log_bounds import available_bounds
 from k2ktui.sync.matching.records import Fingerprint, MatchResult, match_records
 from k2ktui.text import safe_text
 
@@ -209,8 +209,8 @@ class TakeoverPlanner:
         self, partitions: Collection[TakeoverRow], syncs: Syncs, append_time: Collection[str]
     ) -> list[TakeoverRow]:
         sources = [(row.source.topic, row.source.partition) for row in partitions]
-        source_logs = read_logs(self._source, sources)
-        target_logs = read_logs(self._target, [row.target for row in partitions])
+        source_logs = available_bounds(self._source, sources)
+        target_logs = available_bounds(self._target, [row.target for row in partitions])
         high_watermarks = self._target.offsets(
             [row.target for row in partitions], OffsetSpec.latest()
         )

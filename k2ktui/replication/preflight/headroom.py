@@ -183,10 +183,10 @@ def _timestamps(
     """
     where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
     with ContentReader(source) as content:
-        found = read_times(content, where, _TIMESTAMPS_S)
-    at_s_by_partition = {SourcePartition(*at): at_s for at, at_s in found.times.items()}
-    untimed = {SourcePartition(*at) for at in found.untimed}
-    return at_s_by_partition, untimed, {SourcePartition(*at) for at in found.exhausted}
+        known = read_times(content, where, _TIMESTAMPS_S)
+    at_s_by_partition = {SourcePartition(*at): at_s for at, at_s in known.times.items()}
+    untimed = {SourcePartition(*at) for at in known.untimed}
+    return at_s_by_partition, untimed, {SourcePartition(*at) for at in known.exhausted}
 
 
 def format_duration(seconds: float) -> str:

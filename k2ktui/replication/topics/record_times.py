@@ -46,12 +46,10 @@ def read_times(
     except ConnectionFailed as error:
         log.info("timestamps of records not read: %s", error.message)
         return RecordTimes()
-    first = {at: answers[(*at, offset)] for at, offset in where.items()}
-    stamps = {
-        at: found.timestamp_ms for at, found in first.items() if isinstance(found, KafkaRecord)
-    }
+    firsts = {at: answers[(*at, offset)] for at, offset in where.items()}
+    stamps = {at: one.timestamp_ms for at, one in firsts.items() if isinstance(one, KafkaRecord)}
     return RecordTimes(
         {at: stamp / 1000 for at, stamp in stamps.items() if stamp >= 0},
-        frozenset(at for at, found in first.items() if found is None),
+        frozenset(at for at, answer in firsts.items() if answer is None),
         frozenset(at for at, stamp in stamps.items() if stamp < 0),
     )

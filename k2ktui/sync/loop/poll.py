@@ -102,7 +102,7 @@ class SyncLoop:
         self._commit_writer = CommitSnapshotWriter(
             self._snapshots.store, lambda: (self._snapshots.copier.clusters,)
         )
-        self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
+        self._applier = Applier(config, self._snapshots.target_reader, self._snapshots.store)
         self._summaries = SummaryWriter(self._snapshots.store)
         self._rewind = rewind
         self._on_active = config.error_handling.on_active_consumer_group_commit
@@ -179,7 +179,9 @@ class SyncLoop:
         if view is None:
             return notes
         try:
-            self._commit_writer.keep(view, lambda topic: True, self._snapshots.source.find_gone)
+            self._commit_writer.keep(
+                view, lambda topic: True, self._snapshots.source_reader.find_gone
+            )
         except K2kError as error:
             log.debug("snapshots of the source's commits: the cause", exc_info=error)
             notes.append(

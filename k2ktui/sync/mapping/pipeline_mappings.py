@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import ClassVar
 
@@ -12,12 +13,10 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.gaps import find_returned_end
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.fencing_errors import UnreadableRecords
 from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
 from k2ktui.replication.ownership.pipeline import moved_topics
 from k2ktui.sync.mapping.by_content import ContentSearch
@@ -26,7 +25,7 @@ from k2ktui.sync.mapping.republish import MappingExpiry
 from k2ktui.sync.mapping.sort import MappingReport
 from k2ktui.sync.mapping.source import (
     COMPARE_S,
-    NO_COMMITS,
+    NO_TARGET_COMMITS,
     READ_S,
     Commits,
     CopierState,
@@ -110,20 +109,20 @@ class PipelineMappings:
                 if owners.setdefault(at, name) == name:
                     positions[at] = position
         self._store.choose(tuple(states), owners, chosen.others)
-        moves: MovedTopics | K2kError = NO_MOVED_TOPICS
+        # The last move of a topic counts.
+        newest_last = tuple(reversed(list(states.values())))
         if self._some_topics:
             positions = {
                 at: position
                 for at, position in positions.items()
                 if self._config.topics.matches(at.topic)
             }
-        else:
-            moves = self._find_moves(states)
+            newest_last = ()
         own = states[self._group] if self._of_pair is None else None
         return CopierState(
             positions,
             chosen.pair,
-            moves,
+            partial(moved_topics, self._config, newest_last),
             fenced_by="" if own is None else own.run.fenced_by,
             deleted={} if own is None else own.deleted,
             two_way={at for at, name in owners.items() if states[name].run.bidirectional},
@@ -163,18 +162,11 @@ class PipelineMappings:
             "name in the file and coordination.commit.topic.",
         )
 
-    def _find_moves(self, states: Mapping[str, CommitState]) -> MovedTopics | K2kError:
-        # The newest last, since the last move of a topic counts.
-        try:
-            return moved_topics(self._config, reversed(list(states.values())))
-        except UnreadableRecords as error:
-            return error
-
     def read(
         self,
         copier: CopierState,
         commits: Commits,
-        lowest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        lowest_commits: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
         *,
         compare: bool = False,
         timeout: float = READ_S,
@@ -188,7 +180,7 @@ class PipelineMappings:
             at: self._replica(at, position, copier) for at, position in copier.positions.items()
         }
         notes = _notes(report)
-        if compare and self._search is not None and not self._is_two_way:
+        if compare and self._search is not None and not self._reads_opposite:
             one_way = {at: offsets for at, offsets in commits.items() if at not in copier.two_way}
             anchors = self._search.search(replicas, one_way, COMPARE_S)
             replicas |= {at: replace(replicas[at], compared=anchors[at]) for at in anchors}
@@ -203,13 +195,13 @@ class PipelineMappings:
         )
 
     @property
-    def _is_two_way(self) -> bool:
+    def _reads_opposite(self) -> bool:
         """Whether the mappings of the opposite pipelines are read, too."""
         return self._config.features.bidirectional_replication
 
     def _replica(self, at: SourcePartition, position: Position, copier: CopierState) -> Replica:
         gaps = self._store.find_gaps(at)
-        why = "" if self._is_two_way or at not in copier.two_way else _BOTH_DIRECTIONS
+        why = "" if self._reads_opposite or at not in copier.two_way else _BOTH_DIRECTIONS
         if position.stopped:
             why = f"it is stopped: {safe_text(position.stopped)}"
         return Replica(
@@ -240,7 +232,7 @@ class PipelineMappings:
         whose = (
             f"pipeline {safe_text(self._config.name)}"
             if self._of_pair is None
-            else ("these pipelines")
+            else "these pipelines"
         )
         text = f"no record of {whose} is mapped in topic {safe_text(topic)}, which has "
         names = list_names(self._store.pipelines(), _NAMED)

@@ -58,7 +58,10 @@ class PipelinesOfPair:
         self._known: list[ClusterPair] = []
 
     def read_ids(self) -> ClusterPair:
-        """Return the two clusters, as they answer now.
+        """Return the two clusters.
+
+        The source's id is the one that it first answered, or that kept commits name; the target's
+        is as it answers now.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer, or the source does not and no

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Protocol
@@ -20,7 +20,7 @@ READ_S = 30.0
 COMPARE_S = 20.0
 
 Commits = Mapping[SourcePartition, Collection[int]]
-NO_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
+NO_TARGET_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
 
 
 class NothingCopied(K2kError):
@@ -42,7 +42,8 @@ class CopierState:
     Attributes:
         positions: the replicated positions.
         clusters: the clusters that they belong to; unknown if it is not said.
-        moves: the topics that drills moved to the target, or why they are not known.
+        find_moved: returns the topics that drills moved to the target; raises UnreadableRecords if
+            they are not known, which positions do not need.
         fenced_by: id of the drill that keeps it from starting, if it is a pipeline whose run record
             names one.
         deleted: source logs that were deleted before all of their records were copied.
@@ -54,23 +55,12 @@ class CopierState:
 
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     clusters: ClusterPair = UNKNOWN_PAIR
-    moves: MovedTopics | K2kError = NO_MOVED_TOPICS
+    find_moved: Callable[[], MovedTopics] = lambda: NO_MOVED_TOPICS
     fenced_by: str = ""
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
     two_way: Collection[SourcePartition] = frozenset()
     heartbeat_at: float | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def moved(self) -> MovedTopics:
-        """The topics that drills moved to the target.
-
-        Raises:
-            UnreadableRecords: they are not known.
-        """
-        if isinstance(self.moves, K2kError):
-            raise self.moves
-        return self.moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +109,7 @@ class MappingSource(Protocol):
         self,
         copier: CopierState,
         commits: Commits,
-        lowest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        lowest_commits: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
         *,
         compare: bool = False,
         timeout: float = READ_S,

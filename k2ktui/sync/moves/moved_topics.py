@@ -32,7 +32,7 @@ def read_moved_targets(config: PipelineConfig, target: Cluster) -> dict[str, Mov
         copier = flow_of(config).read_copier(source_cluster(config), target)
     except (NothingCopied, NoPipelineFound):
         return {}
-    moved = copier.moved
+    moved = copier.find_moved()
     return {
         name: move
         for at, position in copier.positions.items()

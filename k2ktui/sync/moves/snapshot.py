@@ -41,7 +41,7 @@ from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetC
 from k2ktui.sync.commit_snapshots import list_kept_commits, read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
-from k2ktui.sync.mapping.source import NO_COMMITS, Commits, CopierState, Copies
+from k2ktui.sync.mapping.source import NO_TARGET_COMMITS, Commits, CopierState, Copies
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -83,8 +83,8 @@ class SnapshotReader:
 
     Attributes:
         mappings: the source of positions and mappings.
-        source: reader of the source cluster.
-        target: reader of the target cluster, also used for writing.
+        source_reader: reader of the source cluster.
+        target_reader: reader of the target cluster, also used for writing.
         store: the state store.
         copier: what the program that copies said when it was read last.
         last_source: the source as the last snapshot read it, None if it did not answer.
@@ -105,30 +105,30 @@ class SnapshotReader:
         self._for_plans = for_plans
         self._reads_written = for_plans or with_choices
         self._config = config
-        self.source = SourceClusterReader(config, source)
-        self.target = TargetClusterReader(config, target)
-        clusters = self.source.cluster, self.target.cluster
+        self.source_reader = SourceClusterReader(config, source)
+        self.target_reader = TargetClusterReader(config, target)
+        clusters = self.source_reader.cluster, self.target_reader.cluster
         self.mappings = flow.open_mappings(*clusters)
         self.copier = CopierState()
         both = config.features.bidirectional_replication
         self._opposite = OppositeMappings(config, *clusters, patience_s) if both else None
-        self.store = store or StateStore(config, self.target.cluster)
+        self.store = store or StateStore(config, self.target_reader.cluster)
         self.last_source: SourceView | None = None
         self._logged_down, self._logged_notes = False, frozenset[str]()
 
     def close(self) -> None:
         """Disconnect from both clusters."""
-        self.source.close()
+        self.source_reader.close()
         self.mappings.close()
         if self._opposite is not None:
             self._opposite.close()
         self.store.close()
-        self.target.close()
+        self.target_reader.close()
 
     def take(
         self,
         also: Commits = _NOTHING,
-        compare: Mapping[TargetPartition, int] = NO_COMMITS,
+        compare: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
     ) -> Snapshot:
         """Read both clusters now; kept commits replace a source that does not answer.
 
@@ -145,8 +145,8 @@ class SnapshotReader:
         replicated = copier.positions
         with ThreadPoolExecutor(2) as pool:
             pool.submit(self._read_ahead)
-            asked = pool.submit(self.source.read, list(replicated))
-            target_cluster = self.target.cluster.cluster_id()
+            asked = pool.submit(self.source_reader.read, list(replicated))
+            target_cluster = self.target_reader.cluster.cluster_id()
             down, source = "", None
             try:
                 source = self._require_source(asked.result())
@@ -156,14 +156,14 @@ class SnapshotReader:
         if source is None:
             source = self._load_kept_commits(down)
         # Read right away: a later commit on the target, for records read since, would look ahead.
-        target_groups = self.target.views(sorted(source.groups))
+        target_groups = self.target_reader.views(sorted(source.groups))
         written, unread = self._read_written(source.groups.keys() | target_groups.keys())
         later: Mapping[str, GroupView] = {}
         if not down:
             try:
-                later = self.source.read_later(_on_both(source.groups, target_groups))
+                later = self.source_reader.read_later(_on_both(source.groups, target_groups))
                 past = _find_past([*source.groups.values(), *later.values()], replicated)
-                source = replace(source, ends=self.source.read_ends(past))
+                source = replace(source, ends=self.source_reader.read_ends(past))
                 self.last_source = source
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
@@ -193,7 +193,7 @@ class SnapshotReader:
             conflicting_pipelines=copies.conflicts,
             written=written,
             longest_metadata=self._longest_metadata(source.groups),
-            moved=copies.copier.moved,
+            moved=copies.copier.find_moved(),
             mappings_expire_at=self.mappings.expires_at(_collect_commits(source.groups.values())),
             unmapped=copies.unmapped,
             notes=(
@@ -246,7 +246,7 @@ class SnapshotReader:
         if not self._for_plans:
             return None
         metadata = {commit.metadata for view in groups.values() for commit in view.offsets.values()}
-        return self.target.longest_metadata(max(map(metadata_length, metadata), default=0))
+        return self.target_reader.longest_metadata(max(map(metadata_length, metadata), default=0))
 
     def translate_each(
         self, consumers: Sequence[Mapping[SourcePartition, int]]
@@ -267,9 +267,9 @@ class SnapshotReader:
             for at, offset in commits.items():
                 asked.setdefault(at, set()).add(offset)
         try:
-            source = self._require_source(self.source.read_logs(list(asked)))
+            source = self._require_source(self.source_reader.read_logs(list(asked)))
             past = [at for at, offsets in asked.items() if _is_past(at, max(offsets), positions)]
-            source = replace(source, ends=self.source.read_ends(past))
+            source = replace(source, ends=self.source_reader.read_ends(past))
         except OtherCluster as error:
             # Whose offsets these are is not known, and those of the other one were never copied.
             of_other = {
@@ -318,7 +318,7 @@ class SnapshotReader:
             NothingCopied: nothing has been replicated yet.
         """
         copier = self._read_copier()
-        source = self._require_source(self.source.read_logs(list(offsets)))
+        source = self._require_source(self.source_reader.read_logs(list(offsets)))
         return self._read_copies(copier, source, offsets, {}, "").copies
 
     def find_whole_copies(self, topics: Callable[[str], bool]) -> CheckedCopies:
@@ -337,7 +337,7 @@ class SnapshotReader:
             if topics(at.topic)
             for name in position.target_topics
         }
-        source = self._require_source(self.source.read_logs(list(positions)))
+        source = self._require_source(self.source_reader.read_logs(list(positions)))
         offsets = {
             at: {source.starts.get(at, 0)}
             for at, position in positions.items()
@@ -378,7 +378,7 @@ class SnapshotReader:
         commits: Commits,
         lowest_commits: Mapping[TargetPartition, int],
         down: str,
-        highest_commits: Mapping[TargetPartition, int] = NO_COMMITS,
+        highest_commits: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
     ) -> CheckedCopies:
         """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
@@ -393,9 +393,11 @@ class SnapshotReader:
         named = before.positions.values()
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
-        ids = self.target.topic_ids(topic for position in named for topic in position.target_topics)
+        ids = self.target_reader.topic_ids(
+            topic for position in named for topic in position.target_topics
+        )
         fixed = {t for position in named for t in target_partitions_of(Replica(position))}
-        logs = self.target.logs(fixed)
+        logs = self.target_reader.logs(fixed)
         opposite = self._opposite
         if opposite is not None:
             opposite.read(commits, down, before.clusters)
@@ -407,7 +409,7 @@ class SnapshotReader:
         copier = self._read_copier()
         copies = self.mappings.read(copier, commits, lowest_commits, compare=not down)
         topics = {topic for at in copier.positions.values() for topic in at.target_topics}
-        ids |= self.target.topic_ids(topics - ids.keys())
+        ids |= self.target_reader.topic_ids(topics - ids.keys())
         replicas = {
             at: _check_target_topic(_check_source(at, replica, source), ids)
             for at, replica in copies.replicas.items()
@@ -416,18 +418,18 @@ class SnapshotReader:
         wanted = {
             target for replica in replicas.values() for target in target_partitions_of(replica)
         }
-        logs |= self.target.logs(wanted - set(logs))
+        logs |= self.target_reader.logs(wanted - set(logs))
         reached = _find_reached(replicas, highest_commits)
         if opposite is not None:
             for at, end in opposite.copied_ends().items():
                 reached[at] = max(end, reached.get(at, 0))
-        logs = self.target.read_high(logs, reached)
+        logs = self.target_reader.read_high(logs, reached)
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
-        logs = self.target.find_clear_ends(logs, ends, ids)
+        logs = self.target_reader.find_clear_ends(logs, ends, ids)
         joined: Mapping[TargetPartition, OppositeCopy] = {}
         if opposite is not None:
             topic_ids = source.topic_ids, ids
-            joined = opposite.join(replicas, logs, commits, topic_ids, self.target.contents)
+            joined = opposite.join(replicas, logs, commits, topic_ids, self.target_reader.contents)
         return CheckedCopies(replace(copies, replicas=replicas), source.starts, logs, ids, joined)
 
     def _check_target_ends(
@@ -449,7 +451,7 @@ class SnapshotReader:
             if not (ids.get(at.topic) and replica.position.target_topics.get(at.topic))
             and ((target := (at.topic, at.partition)) not in logs or logs[target].end < at.end)
         }
-        ends = self.target.high_watermarks(doubtful)
+        ends = self.target_reader.high_watermarks(doubtful)
         return {at: _check_end(replica, ends) for at, replica in replicas.items()}
 
     def _load_kept_commits(self, down: str) -> SourceView:
@@ -563,7 +565,7 @@ def take_snapshot(
     *,
     for_plans: bool = True,
     with_choices: bool = False,
-    compare: Mapping[TargetPartition, int] = NO_COMMITS,
+    compare: Mapping[TargetPartition, int] = NO_TARGET_COMMITS,
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
     snapshots = SnapshotReader(

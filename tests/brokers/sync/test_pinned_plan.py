@@ -49,7 +49,7 @@ def apply(file: Path, plan: Plan) -> Applied:
     config = load_checked([str(file)]).config
     snapshots = SnapshotReader(Flow(config))
     try:
-        return Applier(config, snapshots.target, snapshots.store).apply(plan)
+        return Applier(config, snapshots.target_reader, snapshots.store).apply(plan)
     finally:
         snapshots.close()
 

@@ -124,7 +124,7 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
     for group in (joins, stays):
         commit_offsets(source, group, {(topic, 0): 50})
     snapshots = SnapshotReader(Flow(copied.config))
-    applier = JoinsBeforeTheWrite(copied.config, snapshots.target, snapshots.store)
+    applier = JoinsBeforeTheWrite(copied.config, snapshots.target_reader, snapshots.store)
     with contextlib.ExitStack() as stack:
         stack.callback(snapshots.close)
         applier.disturb = lambda: stack.enter_context(member(target, joins, topic, protocol))

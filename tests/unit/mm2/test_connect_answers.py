@@ -102,12 +102,26 @@ def test_an_answer_that_is_not_connects_is_reported(server: Server, body: bytes)
     assert "\x1b" not in str(reported.value)
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"connector":1}', b'{"connector":{},"tasks":3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"connector":1}',
+        b'{"connector":{"state":"STOPPED"}}',
+        b'{"connector":{},"tasks":3}',
+        b'{"connector":{},"tasks":{}}',
+        b'{"connector":{},"tasks":[3]}',
+    ],
+)
 def test_a_state_that_is_not_connects_is_reported(server: Server, body: bytes) -> None:
     server.answers["GET /connectors/c/status"] = [(200, body)]
     with pytest.raises(K2kError, match="not from Kafka Connect"):
         client(server).state("c")
-    server.answers["GET /connectors?expand=info"] = [(200, b'{"c":{"info":1}}')]
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"c":1}', b'{"c":{"info":1}}', b'{"c":{"info":{}}}'])
+def test_a_list_of_connectors_that_is_not_connects_is_reported(server: Server, body: bytes) -> None:
+    server.answers["GET /connectors?expand=info"] = [(200, body)]
     with pytest.raises(K2kError, match="not from Kafka Connect"):
         client(server).connectors()
 

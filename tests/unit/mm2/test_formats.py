@@ -98,6 +98,8 @@ def test_hostile_bytes_are_foreign(key: bytes | None, value: bytes | None) -> No
         (formats.read_offset_sync, "0001 74 00000000", "ff" * 16, "negative offset"),
         (formats.read_offset_sync, "0001 ff 00000000", "00" * 16, "not UTF-8"),
         (formats.read_heartbeat, "ffff 41", "00", "too early"),
+        (formats.read_heartbeat, "0001 41 0001 42", "0000" + "ff" * 8, "negative time"),
+        (formats.read_heartbeat, "0001 41 0001 42", "0000" + "00" * 9, "longer"),
     ],
 )
 def test_damage_is_named(read: Callable[..., Any], key: str, value: str, words: str) -> None:
