@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,13 +11,76 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.alias_generators import to_camel
 
-from k2ktui.config.addresses import BOOTSTRAP, one_line
 from k2ktui.config.scalars import JavaText, Name
 from k2ktui.secret_values import is_secret_key, without_userinfo
 from k2ktui.text import safe_text
 
+TYPED_QUOTES = "has typographic quotes, which are a part of the value; write \" or '"
+BOOTSTRAP = "bootstrap.servers"
+_BETWEEN = re.compile(r"[,\r\n]")
+_SCHEME = re.compile(r"([A-Za-z0-9_.+-]*)://")
+_HOST = re.compile(r"\[[0-9A-Fa-f:.%\w-]+\]|[0-9A-Za-z._-]+")
+# Double and single ones, high, low and reversed, and guillemets.
+_TYPOGRAPHIC = "\u201c\u201d\u201e\u201f\u00ab\u00bb\u2018\u2019\u201a\u201b"
+_QUOTES = f"\"'`{_TYPOGRAPHIC}"
+# At both ends of a value, or after the equals sign of an option of a login.
+_TYPED = re.compile(rf"[{_TYPOGRAPHIC}].*[{_TYPOGRAPHIC}]|.*=\s*[{_TYPOGRAPHIC}].*", re.DOTALL)
+_LAST_PORT = 65535
+
+
+def one_line(servers: str) -> str:
+    """Return the addresses with a comma between them; in the file they may be one a line."""
+    return ",".join(address for part in _BETWEEN.split(servers) if (address := part.strip()))
+
+
+def address_problem(servers: str, protocol: str) -> str:
+    """Return what is wrong with the first unusable address, with the likely fix; "" if nothing is.
+
+    Args:
+        servers: the value of ``bootstrap.servers``; with a variable in it, nothing is wrong.
+        protocol: the client's ``security.protocol``, which an address may repeat.
+    """
+    if "${" in servers:
+        return ""
+    problems = (
+        _problem_of_address(address, protocol)
+        for address in one_line(servers).split(",")
+        if address
+    )
+    return next((problem for problem in problems if problem), "")
+
+
+def has_typed_quotes(value: str) -> bool:
+    """Return whether a value is between typographic quotes, or an option in it is."""
+    return _TYPED.fullmatch(value.strip()) is not None
+
+
+def _problem_of_address(address: str, protocol: str) -> str:
+    shown = safe_text(address, 80)
+    bare = address.strip(_QUOTES)
+    if bare != address:
+        return f"{shown} has quotes; without them it is {safe_text(bare, 80)}"
+    scheme = _SCHEME.match(address)
+    rest = address[scheme.end() :] if scheme else address
+    if scheme and scheme[1].upper() != protocol.strip().upper():
+        how = "" if scheme[1].lower() in ("http", "https") else "; security.protocol chooses it"
+        return f"{shown} begins with {safe_text(scheme[0])}: write {safe_text(rest, 80)}{how}"
+    rest = rest.rstrip("/") if scheme else rest
+    if re.search(r"[\s;]", rest):
+        return f'{shown}: expected "," or a new line between addresses'
+    host, colon, port = rest.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")) or rest.endswith("]"):
+        name = rest if rest.endswith("]") or not colon else f"[{rest}]"
+        return f"{shown} has no port; brokers often have 9092: {safe_text(name, 80)}:9092"
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= _LAST_PORT):
+        return f"{shown}: expected a port from 1 to {_LAST_PORT} after the host's name"
+    return "" if _HOST.fullmatch(host) else f"{shown}: expected HOST:PORT"
+
+
 Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
+#: The sections of a cluster's client properties; the first one with addresses counts.
+CLIENT_SECTIONS = ("common", "admin", "consumer", "producer")
 _LONGEST_NAME = 40
 _REGISTRY_URL = "schema.registry.url"
 _RENEWED = (
@@ -80,7 +144,7 @@ class Section(BaseModel):
 
 
 class KafkaClients(Section):
-    """Java client properties of one cluster, for all clients and per client.
+    """Java client properties of one cluster, for all clients (``common``) and per client.
 
     Omitted from reprs: they hold secrets.
     """
@@ -90,6 +154,11 @@ class KafkaClients(Section):
     producer: Properties = Field(default={}, repr=False)
     admin: Properties = Field(default={}, repr=False)
     topic_props_exclusion_list: tuple[Name, ...] = ()
+
+    def section(self, name: str) -> Properties:
+        """Return the properties of ``common`` or of a role."""
+        properties: Properties = getattr(self, name)
+        return properties
 
 
 class Registry(Section):
@@ -126,10 +195,9 @@ class ClusterConfig(Section):
 
     def with_security_of(self, other: ClusterConfig) -> ClusterConfig:
         """Return the same with the logins and stores of another reading, and nothing else of it."""
-        sections = ("common", "consumer", "producer", "admin")
         kafka = {
-            name: _renewed(getattr(self.kafka, name), getattr(other.kafka, name), is_security_value)
-            for name in sections
+            name: _renewed(self.kafka.section(name), other.kafka.section(name), is_security_value)
+            for name in CLIENT_SECTIONS
         }
         ours, theirs = self.registry, other.registry
         config = _renewed(ours.config, theirs.config, is_security_value)
@@ -154,57 +222,23 @@ class ClusterConfig(Section):
     @field_validator("kafka")
     @classmethod
     def _has_an_address(cls, kafka: KafkaClients) -> KafkaClients:
-        sides = (kafka.common, kafka.admin, kafka.consumer, kafka.producer)
-        if not any(side.get("bootstrap.servers", "").strip() for side in sides):
+        if not _bootstrap_servers(kafka):
             raise ValueError("bootstrap.servers in common")
-        names = ("common", "admin", "consumer", "producer")
         # One address a line in the file; the clients take commas alone.
-        sections = {name: _on_one_line(getattr(kafka, name)) for name in names}
+        sections = {name: _on_one_line(kafka.section(name)) for name in CLIENT_SECTIONS}
         return kafka.model_copy(update=sections)
-
-    @property
-    def common(self) -> Mapping[str, str]:
-        """Properties that every client of this cluster inherits."""
-        return self.kafka.common
-
-    @property
-    def consumer(self) -> Mapping[str, str]:
-        """Properties of consumers only."""
-        return self.kafka.consumer
-
-    @property
-    def producer(self) -> Mapping[str, str]:
-        """Properties of producers only."""
-        return self.kafka.producer
-
-    @property
-    def admin(self) -> Mapping[str, str]:
-        """Properties of admin clients only."""
-        return self.kafka.admin
-
-    @property
-    def topic_props_exclusion_list(self) -> tuple[str, ...]:
-        """Topic settings that are not copied when a topic is created on this cluster."""
-        return self.kafka.topic_props_exclusion_list
 
     @property
     def bootstrap_servers(self) -> str:
         """The bootstrap list of ``common`` or of the first role that has one; "" if none has."""
-        sides = (self.common, self.admin, self.consumer, self.producer)
-        lists = (side.get("bootstrap.servers", "") for side in sides)
-        return next((servers for servers in lists if servers.strip()), "")
+        return _bootstrap_servers(self.kafka)
 
     def properties(self, role: Role) -> dict[str, str]:
         """Return the Java properties of a ``consumer``, ``producer`` or ``admin`` client.
 
         An empty ``bootstrap.servers`` counts as missing, in ``common`` and in the role's section.
         """
-        own: dict[Role, Mapping[str, str]] = {
-            "consumer": self.consumer,
-            "producer": self.producer,
-            "admin": self.admin,
-        }
-        return {**_with_address(self.common), **_with_address(own[role])}
+        return {**_with_address(self.kafka.common), **_with_address(self.kafka.section(role))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +276,11 @@ class Origin(ABC):
         """
 
 
+def _bootstrap_servers(kafka: KafkaClients) -> str:
+    lists = (kafka.section(name).get(BOOTSTRAP, "") for name in CLIENT_SECTIONS)
+    return next((servers for servers in lists if servers.strip()), "")
+
+
 def _renewed(
     ours: Mapping[str, str], theirs: Mapping[str, str], is_renewed: Callable[[str], bool]
 ) -> dict[str, str]:
@@ -256,4 +295,4 @@ def _on_one_line(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _with_address(properties: Mapping[str, str]) -> Mapping[str, str]:
-    return {k: v for k, v in properties.items() if k != "bootstrap.servers" or v.strip()}
+    return {k: v for k, v in properties.items() if k != BOOTSTRAP or v.strip()}

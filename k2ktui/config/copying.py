@@ -7,18 +7,14 @@ which clients and how often they try again may differ from host to host.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from k2ktui.config.model import PipelineConfig
+from k2ktui.config.model import PipelineConfig, SchemaMapping
 from k2ktui.config.replication import HeaderRule
-from k2ktui.config.sink_rules import PartitionExpression
-from k2ktui.engine.java_patterns import NameSelection
 from k2ktui.engine.records.editions import digest_of
-from k2ktui.engine.topics import TopicMapping
-from k2ktui.engine.transforms.model import SchemaSource, Transform
 
 
 def copy_digest(config: PipelineConfig) -> str:
@@ -36,19 +32,24 @@ def copy_rules(config: PipelineConfig) -> Mapping[str, object]:
     test_copying.py asks about each key. The key's default must leave the digest unchanged:
     otherwise hosts with the new release would count as having another file.
     """
-    features, start = config.features, config.start
+    features, start, replication = config.features, config.start, config.replication
+    added = {what for what, is_wanted in features.tracing_headers if is_wanted}
     return {
         "topics": _selection(config),
-        "target": _target(config.replication.sink.topic),
-        "partition": _partition(config.replication.sink.partition),
+        "target": asdict(config.topic_mapping),
+        "partition": replication.sink.model_dump()["partition"],
         "transforms": [
-            [rule.topics, asdict(_with_content(rule.steps))]
-            for rule in config.replication.transform
+            [rule.topics, asdict(rule.steps, dict_factory=_with_content)]
+            for rule in replication.transform
         ],
-        "headers": _headers(config),
+        "headers": {
+            "copied": features.header_replication,
+            "tracing": config.tracing.headers.model_dump(include=added),
+            "rules": [_header_rule(rule) for rule in replication.headers],
+        },
         "timestamps": features.keep_record_creation_timestamp,
-        "schemas": _schemas(config),
-        "bothWays": _both_ways(config),
+        "schemas": _schemas(config.schema_mapping) if features.schema_mapping else None,
+        "bothWays": _both_ways(config) if features.bidirectional_replication else None,
         "mappings": config.offset_mapping.topic if features.offset_mapping else None,
         "loss": config.on_source_data_loss,
         "start": [start.kind, start.timestamp_ms, start.later],
@@ -58,79 +59,45 @@ def copy_rules(config: PipelineConfig) -> Mapping[str, object]:
 def _selection(config: PipelineConfig) -> object:
     selection = config.topics
     if selection.pattern is None:
-        return sorted(set(selection.names))
+        return _sorted(selection.names)
     return {
         "pattern": selection.pattern,
-        "leftOut": sorted(selection.excluded),
+        "leftOut": _sorted(selection.excluded),
         "programs": selection.excludes_programs,
     }
 
 
-def _target(mapping: TopicMapping) -> object:
-    if mapping == TopicMapping(kind="affix"):
-        return asdict(TopicMapping())
-    return asdict(mapping)
+def _sorted(chosen: str | Iterable[str] | None) -> object:
+    """Return a pattern or None as it is, and names in order."""
+    return chosen if chosen is None or isinstance(chosen, str) else sorted(set(chosen))
 
 
-def _partition(chosen: str | PartitionExpression) -> object:
-    return chosen if isinstance(chosen, str) else {"expression": chosen.expression}
+def _with_content(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields of a transform with the digest of a schema file in place of its name."""
+    return {key: _digest(value) if key == "file" and value else value for key, value in fields}
 
 
-def _with_content(steps: Transform) -> Transform:
-    """Return a transform with the digests of schema files in place of their names."""
-    key, value = steps.decode_key, steps.decode_value
-    return replace(
-        steps,
-        decode_key=replace(key, source=_content(key.source)),
-        decode_value=replace(value, source=_content(value.source)),
-        encode_key_schema=_content(steps.encode_key_schema),
-        encode_value_schema=_content(steps.encode_value_schema),
-    )
-
-
-def _content(source: SchemaSource | None) -> SchemaSource | None:
-    if source is None or not source.file:
-        return source
+def _digest(file: str) -> str:
     try:
-        content = hashlib.sha256(Path(source.file).read_bytes()).hexdigest()
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
-        content = source.file  # the start says why it cannot be read
-    return replace(source, file=content)
-
-
-def _headers(config: PipelineConfig) -> object:
-    wanted, names = config.features.tracing_headers, config.tracing.headers
-    return {
-        "copied": config.features.header_replication,
-        "tracing": {what: getattr(names, what) for what, is_wanted in wanted if is_wanted},
-        "rules": [_header_rule(rule) for rule in config.replication.headers],
-    }
+        return file  # the start says why it cannot be read
 
 
 def _header_rule(rule: HeaderRule) -> object:
-    names = rule.names
     return {
         "topics": rule.topics,
-        "keep": _names(names.keep),
-        "drop": _names(names.drop),
-        "rename": names.rename,
+        "keep": _sorted(rule.keep),
+        "drop": _sorted(rule.drop),
+        "rename": list((rule.rename or {}).items()),
         "add": list((rule.add or {}).items()),
         "tracing": rule.added,
     }
 
 
-def _names(chosen: NameSelection | None) -> object:
-    if chosen is None:
-        return None
-    return chosen.pattern if chosen.pattern is not None else sorted(set(chosen.names))
-
-
-def _schemas(config: PipelineConfig) -> object:
-    if not config.features.schema_mapping:
-        return None
-    section = config.schema_mapping
+def _schemas(section: SchemaMapping) -> object:
     return {
-        "types": sorted(set(section.supported_types)),
+        "types": _sorted(section.supported_types),
         "topics": [[rule.pattern, rule.key, rule.value] for rule in section.topics],
         "registers": section.auto_register,
         "unknown": section.on_unknown_schema,
@@ -139,11 +106,8 @@ def _schemas(config: PipelineConfig) -> object:
 
 
 def _both_ways(config: PipelineConfig) -> object:
-    """Return by what records of the opposite direction are recognized; None in one direction."""
-    mode = config.bidirectional_mode
-    if not mode:
-        return None
-    by: dict[str, Any] = {"mode": mode}
+    """Return by what records of the opposite direction are recognized."""
+    mode = config.bidirectional.mode
     if mode == "provenance":
-        return by | {"registrations": config.opposite.commit_topic}
-    return by | {"header": config.bidirectional.header}
+        return {"mode": mode, "registrations": config.opposite.commit_topic}
+    return {"mode": mode, "header": config.bidirectional.header}

@@ -1,27 +1,112 @@
-"""The section ``drill``: failovers of the pipeline; not a Lenses setting."""
+"""The section ``drill``: failovers of the pipeline, and their hooks; not a Lenses setting."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.drill_hooks import MOST_HOOKS, DrillHook, require_different
-from k2ktui.config.scalars import Duration
+from k2ktui.config.problems import Path
+from k2ktui.config.scalars import Duration, Name
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook
+from k2ktui.engine.drill.model import PHASES
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.strict_json import LARGEST, LARGEST_MS
 
-_LONGEST_S = LARGEST_MS / 1000
+HOOKS: Path = ("drill", "hooks")
+MOST_HOOKS = 50
+_LONGEST_HOOK_S = 24 * 3600.0
+_MOST_ARGUMENTS, _LONGEST_TEXT = 100, 4096
+# A rehearsal runs no hook, so no hook belongs to a phase that only rehearsals have.
+HOOK_PHASES = tuple(
+    phase
+    for phase in DrillPhase
+    if any(phase in phases for kind, phases in PHASES.items() if kind is not DrillKind.REHEARSE)
+)
+
+
+def _phase(value: Any) -> Any:
+    if value is None:
+        return None
+    if str(value) not in set(HOOK_PHASES):
+        raise ValueError(f"a phase: {', '.join(HOOK_PHASES)}")
+    return DrillPhase(str(value))
+
+
+def _command(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ValueError("a list of a program and its arguments, which no shell reads")
+    if not value or not str(value[0]):
+        raise ValueError("a list that begins with a program")
+    program = str(value[0])
+    if "/" in program and not program.startswith("/"):
+        raise ValueError("a program with its whole path, or a name that PATH finds")
+    if any("\0" in str(part) for part in value):
+        raise ValueError("arguments without the character NUL")
+    return tuple(value)
+
+
+Phase = Annotated[
+    DrillPhase | None,
+    BeforeValidator(_phase),
+    WithJsonSchema({"enum": [str(phase) for phase in HOOK_PHASES]}),
+]
+Argument = Annotated[Name, Field(max_length=_LONGEST_TEXT)]
+Command = Annotated[
+    tuple[Argument, ...],
+    BeforeValidator(_command, json_schema_input_type=list[Name]),
+    Field(max_length=_MOST_ARGUMENTS),
+]
+
+
+class DrillHook(Section):
+    """One command: when it runs, what it is for, and what undoes it."""
+
+    before: Phase = None
+    after: Phase = None
+    for_: Annotated[Name, Field(min_length=1, max_length=_LONGEST_TEXT)]
+    command: Command
+    timeout_s: Annotated[Duration, Field(gt=0, le=_LONGEST_HOOK_S)] = 60.0
+    abort: Command | None = None
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if (self.before is None) is (self.after is None):
+            raise ValueError("either before or after, with a phase")
+        if self.abort is not None and not self.hook.can_be_undone:
+            raise ValueError(
+                "no abort: it would never run, as a drill is not aborted after open-target"
+            )
+        return self
+
+    @property
+    def hook(self) -> Hook:
+        """Return it without the file's types."""
+        phase = self.before or self.after
+        assert phase is not None
+        command, abort = tuple(map(str, self.command)), tuple(map(str, self.abort or ()))
+        after = self.after is not None
+        return Hook(phase, after, str(self.for_), command, self.timeout_s, abort)
+
+
+def require_different(hooks: tuple[DrillHook, ...]) -> tuple[DrillHook, ...]:
+    """Return the hooks; ValueError if two are the same: the record of a drill has one of them."""
+    if len({hook.hook.digest for hook in hooks}) < len(hooks):
+        raise ValueError("no hook twice")
+    return hooks
+
+
+_LONGEST_OBJECTIVE_S = LARGEST_MS / 1000
 
 
 class DrillObjectives(Section):
     """The largest loss and duration of a failover; none by default."""
 
     rpo_records: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
-    rpo_time_s: Annotated[Duration, Field(le=_LONGEST_S)] | None = None
-    rto_time_s: Annotated[Duration, Field(le=_LONGEST_S)] | None = None
+    rpo_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = None
+    rto_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = None
 
     @property
     def values(self) -> Objectives:

@@ -13,7 +13,7 @@ from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.key_aliases import IGNORED, SPELLINGS
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.scalars import SCALAR, TEMPLATE
-from k2ktui.config.validate import section_in, yaml_key
+from k2ktui.config.validate import keys_of, yaml_key
 
 # As Python reads whole numbers; minimum and maximum apply to unquoted numbers alone.
 _WHOLE_NUMBER = {"type": "string", "pattern": r"^\s*[+-]?[0-9][0-9_]*(\.0*)?\s*$|\$\{"}
@@ -32,6 +32,12 @@ def editor_schema() -> dict[str, Any]:
     for name, table in tables.items():
         if name in sections:
             _set_defaults(table, sections[name])
+        else:
+            # An alternative, in which a key without a value counts as absent.
+            table["additionalProperties"] = {"type": "null"}
+            for below in table["properties"].values():
+                below.pop("default", None)
+                below.pop("title", None)
         table["properties"] = {
             key: _or_empty(_as_written(below), required=key in table.get("required", ()))
             for key, below in table["properties"].items()
@@ -58,8 +64,7 @@ def editor_schema() -> dict[str, Any]:
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
     yield section
-    for field in section.model_fields.values():
-        below = section_in(field.annotation)
+    for below in keys_of(section).values():
         if below is not None:
             yield from _sections(below)
 
@@ -87,8 +92,9 @@ def _as_written(schema: Any) -> Any:
     if kind == "integer":
         rest = {key: value for key, value in schema.items() if key not in about}
         return {**about, "anyOf": [rest, _WHOLE_NUMBER]}
-    if kind == "string" and "enum" in schema:
-        return {**about, "anyOf": [{"enum": schema["enum"]}, TEMPLATE]}
+    if kind == "string" and ("enum" in schema or "const" in schema):
+        words = schema.get("enum") or [schema["const"]]
+        return {**about, "anyOf": [{"enum": words}, TEMPLATE]}
     if kind == "string" and "pattern" not in schema:
         return {**schema, **SCALAR}
     inside = {key: _as_written(schema[key]) for key in ("items", "anyOf") if key in schema}

@@ -17,25 +17,16 @@ from k2ktui.config.clusters import (
     Reading,
     is_security_value,
 )
-from k2ktui.config.drill_hooks import find_secrets
 from k2ktui.config.inputs import noting_sources
 from k2ktui.config.key_aliases import KeyAliases
-from k2ktui.config.lost_ids import lost_schema_ids
 from k2ktui.config.mirror_files import is_mirror_file, is_resource_file
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
+from k2ktui.config.notes import noted_keys, refused_keys
+from k2ktui.config.problems import FilePosition, Path, Problem, refuse
 from k2ktui.config.scalars import Text
 from k2ktui.config.templates import Templates
-from k2ktui.config.transform_formats import place_schema_files
+from k2ktui.config.transforms import place_schema_files
 from k2ktui.config.tree import Node, merge, read_tree
-from k2ktui.config.unused import (
-    dropped_headers,
-    missing_registries,
-    typed_quotes,
-    unsafe_standby,
-    unused_keys,
-    weak_writes,
-)
 from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
 from k2ktui.secret_values import remember_secrets, without_userinfo
@@ -114,14 +105,8 @@ def load(
     if client_check is not None:
         _check_clients(tree, client_check, notes, problems)
     if config is not None:
-        notes += map(str, unused_keys(tree, config))
-        notes += map(str, typed_quotes(tree))
-        notes += map(str, lost_schema_ids(tree, config))
-        problems += weak_writes(tree, config)
-        problems += unsafe_standby(tree, config)
-        problems += dropped_headers(tree, config)
-        problems += missing_registries(tree, config)
-        problems += find_secrets(tree, config.drill.hooks)
+        notes += map(str, noted_keys(tree, config))
+        problems += refused_keys(tree, config)
     if config is None or problems:
         raise refuse(problems)
     if templates:
@@ -299,7 +284,7 @@ def _check_clients(
         cluster = validate_cluster(tree.at((side,)))
         for finding in check(cluster) if cluster else ():
             path = (side, "kafka", finding.section, finding.key)
-            problem = Problem(tree.nearest(path).mark, format_path(path), finding.message)
+            problem = tree.problem(path, finding.message)
             if not finding.refused:
                 notes.append(str(problem))
             elif (problem.mark, problem.path) not in unfilled:

@@ -7,7 +7,7 @@ docs/configuration.md lists conflicting defaults in Lenses' documentation and de
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -21,13 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
-from k2ktui.config.clusters import ClusterConfig, Section
-from k2ktui.config.coordination import Coordination
+from k2ktui.config.clusters import ClusterConfig, Properties, Section
 from k2ktui.config.drill import DrillSettings
-from k2ktui.config.exports import Metrics, Mm2PublishSettings
-from k2ktui.config.parity import Parity
-from k2ktui.config.patterns import NamesOrPattern
 from k2ktui.config.replication import Replication
 from k2ktui.config.scalars import (
     DURATION_TEXT,
@@ -35,19 +30,24 @@ from k2ktui.config.scalars import (
     Duration,
     FailOrIgnore,
     FailSkipOrIgnore,
+    Instant,
     JavaText,
     Name,
+    NamesOrPattern,
+    Pattern,
+    Text,
     Toggle,
     duration_text,
     parse_duration,
     parse_toggle,
 )
-from k2ktui.config.schema_mapping import SchemaMapping, schema_topics
-from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
-from k2ktui.config.topic_creation import TopicCreation
+from k2ktui.config.transforms import DeadLetters
+from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.parity.acls import AclWrite
+from k2ktui.engine.parity.rules import ParityKind, ParityMode
 from k2ktui.engine.records.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
 from k2ktui.engine.schemas.ids import SchemaPart
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.rule import OnUnknownSchema, SchemaRule
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import (
     KAFKA_INTERNAL_TOPICS,
@@ -55,6 +55,378 @@ from k2ktui.engine.topics import (
     TopicMapping,
     TopicSelection,
 )
+
+
+class BidirectionalHeaders(Section):
+    """Name of the header that marks a record's origin."""
+
+    bidirectional: Name = "__k2k_bidirectional"
+
+
+class OppositeTopics(Section):
+    """Control topics of the opposite pipeline, on our source; not a Lenses setting.
+
+    Those without a name are called as ours, which ``PipelineConfig.own_topics`` has in this form.
+    """
+
+    commit_topic: Name = ""
+    mapping_topic: Name = ""
+    state_topic: Name = ""
+    metrics_topic: Name = ""
+
+    def over(self, own: OppositeTopics) -> OppositeTopics:
+        """Return these names, with our own where none is given."""
+        return own.model_copy(update={key: name for key, name in self if name})
+
+
+class Bidirectional(Section):
+    """How records of the opposite direction are recognized."""
+
+    mode: Literal["provenance", "pipeline", "cluster"] = "provenance"
+    headers: BidirectionalHeaders = BidirectionalHeaders()
+    opposite: OppositeTopics = OppositeTopics()
+
+    @property
+    def header(self) -> str:
+        """Name of the header."""
+        return self.headers.bidirectional
+
+
+class CommitCoordination(Section):
+    """The topic of replicated positions; the group defaults to the pipeline's name."""
+
+    topic: Name = "__k2k_consumer-offsets"
+    group: Name = ""
+    sync_timeout_s: Duration = Field(default=30.0, gt=0)
+    batch_size: int = Field(default=1000, ge=1)
+    batch_timeout_s: Duration = Field(default=2.0, gt=0)
+
+
+class AssignmentCoordination(Section):
+    """The topic by which runs share a pipeline, and how long a run may be silent."""
+
+    topic: Name = "__k2k_assignment"
+    grace_window_s: Duration = 15.0
+    fencing_max_parallelism: int = Field(default=5, ge=1)
+
+
+class StateCoordination(Section):
+    """Topic of run heartbeats, group commit snapshots and the journal; not a Lenses setting."""
+
+    topic: Name = "__k2k_state"
+
+
+CoordinationMode = Literal["exclusive", "standby", "shared"]
+# A run sends three heartbeats in a grace window, and at most one per second.
+SHORTEST_GRACE_S = 3.0
+
+
+class Coordination(Section):
+    """What several runs of the pipeline do, and the topics on the target that hold its state.
+
+    With ``mode: shared``, each run copies a part of the slots; with ``standby``, a new run waits
+    until the one before has ended or hangs; with ``exclusive``, it takes over from that one. Where
+    the file does not say it, ``mode`` is ``exclusive`` if the others are not possible.
+    """
+
+    mode: CoordinationMode = "shared"
+    commit: CommitCoordination = CommitCoordination()
+    assignment: AssignmentCoordination = AssignmentCoordination()
+    state: StateCoordination = StateCoordination()
+
+    @property
+    def most_slots(self) -> int:
+        """Largest number of slots that a pipeline can have."""
+        return LARGEST_SHARED_SLOTS if self.mode == "shared" else LARGEST_SLOTS
+
+    def where_possible(self, *, exactly_once: bool) -> Self:
+        """Return these settings, with a mode that is possible if the file does not name one.
+
+        Args:
+            exactly_once: ``features.exactlyOnce``; without it, no run can be fenced.
+        """
+        if "mode" in self.model_fields_set:
+            return self
+        if exactly_once and self.assignment.grace_window_s >= SHORTEST_GRACE_S:
+            return self
+        return self.model_copy(update={"mode": "exclusive"})
+
+
+class MetricPrefixes(Section):
+    """Prefixes of metric names. They are prepended verbatim, so each ends with a dot."""
+
+    source_consumer: Name = "k2k.consumer.source."
+    target_consumer: Name = "k2k.consumer.control."
+    target_producer: Name = "k2k.producer."
+    assignment: Name = "k2k."
+    offset_mapping_app: Name = "k2k.offsetmapping."
+
+
+class MetricsTopic(Section):
+    """The topic that the Kafka exporter writes to."""
+
+    topic: Name = "__k2k_metrics"
+
+
+class Metrics(Section):
+    """Metric names and the metrics topic."""
+
+    prefix: MetricPrefixes = MetricPrefixes()
+    kafka: MetricsTopic = MetricsTopic()
+
+
+class Mm2PublishSettings(Section):
+    """Publication of MirrorMaker 2's topics on the target; not a Lenses setting.
+
+    Attributes:
+        publish: write checkpoints, heartbeats and offset syncs in MirrorMaker 2's format.
+        source_alias: MirrorMaker 2's alias of the source cluster.
+        target_alias: MirrorMaker 2's alias of the target cluster.
+        separator: same as MirrorMaker 2's ``replication.policy.separator``.
+        interval_s: interval between writes, in seconds.
+        force: publish even if topics of this alias from MirrorMaker 2 exist.
+    """
+
+    publish: Toggle = False
+    source_alias: Name = ""
+    target_alias: Name = ""
+    separator: Name = "."
+    interval_s: Duration = Field(default=10.0, ge=0.5)
+    force: Toggle = False
+
+
+def _parity_mode(value: Any) -> Any:
+    # YAML 1.1, which a bare off is written in, has it as a boolean; so have files written anew.
+    is_off = value is False or (isinstance(value, Text) and value.boolean is False)
+    return "off" if is_off else value
+
+
+WrittenParityMode = Annotated[
+    ParityMode,
+    BeforeValidator(_parity_mode),
+    WithJsonSchema({"enum": ["off", "report", "apply", False]}),
+]
+
+# MirrorMaker 2's config.properties.exclude, with the limits on timestamps that Kafka has added
+# since, what Kafka 4 has removed, and what one vendor's brokers have.
+NOT_COPIED = (
+    r"(follower|leader)\.replication\.throttled\.replicas",
+    r"message\.timestamp\.(difference|before|after)\.max\.ms",
+    r"message\.timestamp\.type",
+    r"unclean\.leader\.election\.enable",
+    r"min\.insync\.replicas",
+    r"message\.(format\.version|downconversion\.enable)",
+    r"(confluent|redpanda)\..*",
+)
+
+
+class ParitySection(Section):
+    """One kind of values: what is compared, and whether ``k2ktui sync`` changes it."""
+
+    mode: WrittenParityMode = "report"
+    include: tuple[Pattern, ...] = (".*",)
+    exclude: tuple[Pattern, ...] = ()
+
+    def compares(self, name: str) -> bool:
+        """Whether a name is compared: of a setting, a quota's entity, or an ACL's principal."""
+        included = any(compile_pattern(pattern).fullmatch(name) for pattern in self.include)
+        return included and not any(compile_pattern(p).fullmatch(name) for p in self.exclude)
+
+
+class TopicConfigParity(ParitySection):
+    """Settings of replicated topics; the patterns are for names of settings."""
+
+    exclude: tuple[Pattern, ...] = NOT_COPIED
+
+
+class AclParity(ParitySection):
+    """ACLs; the patterns are for principals, such as ``User:billing``.
+
+    ``write`` is for the rights that applications need only after a failover.
+    """
+
+    write: AclWrite = "report"
+
+
+class QuotaParity(ParitySection):
+    """Client quotas; the patterns are for entities, such as ``user=billing,client-id=app``."""
+
+
+class Parity(Section):
+    """What is compared besides records and groups."""
+
+    topic_configs: TopicConfigParity = TopicConfigParity()
+    acls: AclParity = AclParity()
+    quotas: QuotaParity = QuotaParity()
+
+    def section_of(self, kind: ParityKind) -> ParitySection:
+        """Return the section for one kind of values."""
+        sections: Mapping[ParityKind, ParitySection] = {
+            ParityKind.TOPIC_CONFIG: self.topic_configs,
+            ParityKind.QUOTA: self.quotas,
+            ParityKind.ACL: self.acls,
+        }
+        return sections[kind]
+
+
+RESET = "auto.offset.reset"
+
+
+@dataclass(frozen=True)
+class StartPosition:
+    """A start position.
+
+    Attributes:
+        kind: where partitions start that exist when the pipeline first starts.
+        timestamp_ms: epoch milliseconds, only for ``timestamp``: the first record at or after it.
+        later: where partitions start that appear later.
+    """
+
+    kind: Literal["earliest", "latest", "timestamp"] = "earliest"
+    timestamp_ms: int | None = None
+    later: Literal["earliest", "latest"] = "earliest"
+
+
+class StartSection(Section):
+    """The ``start`` section, not a Lenses setting. It must agree with ``auto.offset.reset``."""
+
+    from_: Literal["earliest", "latest", "timestamp"] | None = None
+    timestamp: Instant | None = None
+
+
+def reset_of(consumer: Mapping[str, str]) -> str:
+    """Return the ``auto.offset.reset`` of a consumer, or "" if it is not set.
+
+    Raises:
+        ValueError: the value is neither earliest nor latest.
+    """
+    reset = consumer.get(RESET, "").strip().lower()
+    if reset not in {"", "earliest", "latest"}:
+        raise ValueError(
+            f"earliest or latest as {RESET} of its consumer; "
+            "for a point in time use start: {from: timestamp, timestamp: …}"
+        )
+    return reset
+
+
+def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartPosition:
+    """Return the start position from ``start`` and the source consumer's ``auto.offset.reset``.
+
+    ``start.from: latest`` copies partitions that appear later from their beginning. With
+    ``auto.offset.reset: latest`` alone they start at their end too, as in Kafka's consumer and in
+    MirrorMaker 2: what is written before they are found is not copied.
+
+    Raises:
+        ValueError: the two disagree, or one of them is invalid.
+    """
+    wanted = section.from_ or ("timestamp" if section.timestamp is not None else None)
+    if wanted == "timestamp" and section.timestamp is None:
+        raise ValueError("start.timestamp, because start.from is timestamp")
+    if wanted != "timestamp" and section.timestamp is not None:
+        raise ValueError(f"no start.timestamp, because start.from is {wanted}")
+    reset = reset_of(consumer)
+    if wanted and reset and wanted != reset:
+        raise ValueError(
+            f"start.from ({wanted}) and the source consumer's {RESET} ({reset}) to agree; "
+            "remove one of them"
+        )
+    kind = wanted or reset or "earliest"
+    if kind == "timestamp":
+        return StartPosition("timestamp", section.timestamp)
+    if kind == "latest":
+        return StartPosition("latest", later="earliest" if wanted else "latest")
+    return StartPosition()
+
+
+ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
+
+
+class TopicSettings(Section):
+    """Settings of a new topic; by default the source's value, or the broker's default."""
+
+    partitions: Annotated[int, Field(ge=1)] | None = None
+    replication: Annotated[int, Field(ge=1, le=32767)] | None = None
+    config: Properties = Field(default={})
+
+    def over(self, common: TopicSettings) -> TopicSettings:
+        """Return these settings with unset values taken from ``common``, key by key."""
+        return TopicSettings(
+            partitions=common.partitions if self.partitions is None else self.partitions,
+            replication=common.replication if self.replication is None else self.replication,
+            config={**common.config, **self.config},
+        )
+
+
+class TopicRule(Section):
+    """Settings of the replicated topics that match a pattern."""
+
+    pattern: Pattern
+    properties: TopicSettings = TopicSettings()
+
+
+class ReplicatedTopics(Section):
+    """Settings for creating replicated topics."""
+
+    common: TopicSettings = TopicSettings()
+    rules: tuple[TopicRule, ...] = ()
+
+    def settings_for(self, topic: str) -> TopicSettings:
+        """Return a target topic's settings: the first matching rule merged over ``common``."""
+        matching = (r.properties for r in self.rules if compile_pattern(r.pattern).fullmatch(topic))
+        return next(matching, TopicSettings()).over(self.common)
+
+
+class ControlTopicCreation(Section):
+    """Settings for creating the pipeline's own topics."""
+
+    common: TopicSettings = TopicSettings()
+    assignment: TopicSettings = TopicSettings()
+    commit: TopicSettings = TopicSettings()
+    metrics: TopicSettings = TopicSettings()
+    offset_mapping: TopicSettings = TopicSettings()
+    state: TopicSettings = TopicSettings()
+
+
+class TopicCreation(Section):
+    """Settings for creating topics on the target."""
+
+    replication: ReplicatedTopics = ReplicatedTopics()
+    control: ControlTopicCreation = ControlTopicCreation()
+
+    def control_for(self, topic: ControlTopic) -> TopicSettings:
+        """Return the settings of a control topic merged over the common ones."""
+        own: TopicSettings = getattr(self.control, topic)
+        return own.over(self.control.common)
+
+
+SchemaType = Literal["AVRO", "JSON", "PROTOBUF", "YANG"]
+
+
+class SchemaMappingRule(Section):
+    """Whether keys and values of matching topics contain schema ids."""
+
+    pattern: Pattern
+    key: Toggle = True
+    value: Toggle = True
+
+
+class SchemaMapping(Section):
+    """Schema types and topics whose schema ids are rewritten.
+
+    ``auto_register``, ``on_unknown_schema`` and ``dead_letter`` are not Lenses settings.
+    """
+
+    supported_types: tuple[SchemaType, ...] = ("AVRO", "JSON", "PROTOBUF", "YANG")
+    topics: tuple[SchemaMappingRule, ...] = ()
+    auto_register: Toggle = False
+    on_unknown_schema: OnUnknownSchema = "fail"
+    dead_letter: DeadLetters = DeadLetters()
+
+    @model_validator(mode="after")
+    def _dead_letters_are_used(self) -> Self:
+        if self.dead_letter.topic is not None and self.on_unknown_schema != "deadLetter":
+            raise ValueError("onUnknownSchema: deadLetter for deadLetter")
+        return self
 
 
 class TracingHeaders(Section):
@@ -239,8 +611,8 @@ class PipelineConfig(Section):
     @field_validator("source")
     @classmethod
     def _source_is_only_read(cls, source: ClusterConfig) -> ClusterConfig:
-        reset_of(source.consumer)
-        if source.topic_props_exclusion_list:
+        reset_of(source.kafka.consumer)
+        if source.kafka.topic_props_exclusion_list:
             raise ValueError(
                 "topicPropsExclusionList under target.kafka; k2ktui creates no topics on the source"
             )
@@ -265,7 +637,7 @@ class PipelineConfig(Section):
     @classmethod
     def _start_is_clear(cls, section: StartSection, info: ValidationInfo) -> StartSection:
         source = info.data.get("source")
-        start_position(section, source.consumer if source else {})
+        start_position(section, source.kafka.consumer if source else {})
         return section
 
     @field_validator("spark")
@@ -288,26 +660,23 @@ class PipelineConfig(Section):
     @cached_property
     def control_topics(self) -> frozenset[str]:
         """Names of the pipeline's own topics on the target."""
-        coordination = self.coordination
-        return frozenset(
-            {
-                coordination.commit.topic,
-                coordination.assignment.topic,
-                coordination.state.topic,
-                self.metrics.kafka.topic,
-                self.offset_mapping.topic,
-            }
+        assignment = self.coordination.assignment.topic
+        return frozenset({assignment, *self.own_topics.model_dump().values()})
+
+    @property
+    def own_topics(self) -> OppositeTopics:
+        """Those of our control topics that the opposite pipeline knows."""
+        return OppositeTopics(
+            commit_topic=self.coordination.commit.topic,
+            mapping_topic=self.offset_mapping.topic,
+            state_topic=self.coordination.state.topic,
+            metrics_topic=self.metrics.kafka.topic,
         )
 
     @cached_property
     def opposite(self) -> OppositeTopics:
         """The opposite pipeline's control topics; those without a name are called as ours."""
-        return self.bidirectional.opposite.over(
-            commit=self.coordination.commit.topic,
-            mapping=self.offset_mapping.topic,
-            state=self.coordination.state.topic,
-            metrics=self.metrics.kafka.topic,
-        )
+        return self.bidirectional.opposite.over(self.own_topics)
 
     def schema_rule_for(self, topic: str) -> SchemaRule | None:
         """Return whose schema ids are replaced in a source topic's records; None for no ids."""
@@ -366,20 +735,23 @@ class PipelineConfig(Section):
     @cached_property
     def schema_topics(self) -> SchemaTopics:
         """The topics whose schema ids are rewritten if features.schemaMapping is enabled."""
-        return schema_topics(self.schema_mapping, self.topics, self.topic_mapping)
+        rules = tuple(
+            (rule.pattern, {SchemaPart.KEY: rule.key, SchemaPart.VALUE: rule.value})
+            for rule in self.schema_mapping.topics
+        )
+        return SchemaTopics(self.topics, self.topic_mapping, rules)
 
     @property
     def topic_mapping(self) -> TopicMapping:
         """The mapping from source topic names to target topic names."""
-        return self.replication.sink.topic
+        return self.replication.sink.mapping
 
     @cached_property
     def consumer_groups(self) -> GroupSelection:
         """The groups whose offsets are translated."""
-        chosen = self.groups.consumer_groups
-        return GroupSelection(chosen) if isinstance(chosen, str) else GroupSelection(None, chosen)
+        return GroupSelection.of(self.groups.consumer_groups)
 
     @property
     def start(self) -> StartPosition:
         """The start position of partitions without a replicated position."""
-        return start_position(self.start_section, self.source.consumer)
+        return start_position(self.start_section, self.source.kafka.consumer)

@@ -3,20 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    PlainSerializer,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.patterns import NamesOrPattern, Pattern
-from k2ktui.config.scalars import JavaText, Name
-from k2ktui.config.sink_rules import PartitionExpression, PartitionField, TopicMappingField
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.scalars import JavaText, Name, NamesOrPattern, Pattern, parse_text
+from k2ktui.config.transforms import TransformRule
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 from k2ktui.engine.topics import TopicMapping
 from k2ktui.engine.transforms.header_names import HeaderNames, check_replacement
 from k2ktui.engine.transforms.model import Routing, Transform
+
+_TOPIC = (
+    "source, {prefix: …, suffix: …}, {static: topic}, {staticMapping: {pattern: topic}} or "
+    "{expression: SQL, topics: [topic, …]}"
+)
+
+
+def _one_of(expected: str) -> WrapValidator:
+    """Return a validator that gives one message for all alternatives, or that of a wrong value."""
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as failure:
+            errors = failure.errors(include_url=False, include_input=False)
+            own = [str(error["ctx"]["error"]) for error in errors if error["type"] == "value_error"]
+            # The cause quotes all alternatives.
+            raise ValueError(own[0] if own else expected) from None
+
+    return WrapValidator(check)
+
+
+def _expression(value: Any) -> str:
+    text = parse_text(value).strip()
+    if not text:
+        raise ValueError("a Spark SQL expression")
+    return text
+
+
+def _tables(value: Any) -> Any:
+    tables = value if isinstance(value, (list, tuple)) else [value]
+    if not tables or not all(isinstance(table, Mapping) for table in tables):
+        raise ValueError("a mapping {source pattern: target topic}, or a list of such mappings")
+    return tables
+
+
+def _tables_of_one(tables: tuple[Mapping[str, str], ...]) -> list[dict[str, str]]:
+    """Return a table for each pair: a list preserves the order and repeated patterns."""
+    return [{pattern: topic} for table in tables for pattern, topic in table.items()] or [{}]
+
+
+_Tables = tuple[Mapping[Pattern, Name], ...]
+Expression = Annotated[str, BeforeValidator(_expression)]
+
+
+# Pydantic gives a dataclass the settings of the section that has it: names as in the file, and no
+# other keys. So at most one of these accepts a table.
+@dataclass(frozen=True)
+class Affix:
+    """Text before and after the name of the source topic."""
+
+    prefix: Name | None = None
+    suffix: Name | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefix is None and self.suffix is None:
+            raise ValueError(_TOPIC)
+
+    @property
+    def mapping(self) -> TopicMapping:
+        """Where topics go."""
+        if not (self.prefix or self.suffix):
+            return TopicMapping()
+        return TopicMapping("affix", prefix=self.prefix or "", suffix=self.suffix or "")
+
+
+@dataclass(frozen=True)
+class OneTopic:
+    """One target topic for all."""
+
+    static: Name
+
+    @property
+    def mapping(self) -> TopicMapping:
+        """Where topics go."""
+        return TopicMapping("static", static=self.static)
+
+
+@dataclass(frozen=True)
+class ByPattern:
+    """Target topics by patterns, of which the first that matches applies."""
+
+    static_mapping: Annotated[
+        _Tables,
+        BeforeValidator(_tables, json_schema_input_type=Mapping[Pattern, Name] | _Tables),
+        PlainSerializer(_tables_of_one),
+    ]
+
+    @property
+    def mapping(self) -> TopicMapping:
+        """Where topics go."""
+        rules = tuple(pair for table in self.static_mapping for pair in table.items())
+        return TopicMapping("staticMapping", rules=rules)
+
+
+@dataclass(frozen=True)
+class TopicExpression:
+    """Spark SQL that returns the target topic of a record."""
+
+    expression: Expression
+    topics: Annotated[
+        tuple[Name, ...] | None,
+        BeforeValidator(lambda v: v if isinstance(v, list | tuple) else None),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.topics is None:
+            raise ValueError("{expression: SQL, topics: [topic, …]} with every topic it may name")
+        if not self.topics or len(set(self.topics)) != len(self.topics):
+            raise ValueError("{expression: SQL, topics: [topic, …]} with each topic once")
+
+    @property
+    def mapping(self) -> TopicMapping:
+        """Where topics go."""
+        return TopicMapping("expression", expression=self.expression, topics=self.topics or ())
+
+
+@dataclass(frozen=True)
+class PartitionExpression:
+    """Spark SQL that returns the number of the target partition of a record."""
+
+    expression: Expression
+
+
+TopicField = Annotated[
+    Literal["source"] | Affix | OneTopic | ByPattern | TopicExpression, _one_of(_TOPIC)
+]
+PartitionField = Annotated[
+    Literal["source", "producer"] | PartitionExpression,
+    _one_of("source, producer or {expression: SQL}"),
+]
 
 
 class ReplicationSource(Section):
@@ -38,8 +176,13 @@ class ReplicationSink(Section):
     """
 
     name: Name | None = None
-    topic: TopicMappingField = TopicMapping()
+    topic: TopicField = "source"
     partition: PartitionField = "source"
+
+    @cached_property
+    def mapping(self) -> TopicMapping:
+        """The mapping from source topic names to target topic names."""
+        return TopicMapping() if self.topic == "source" else self.topic.mapping
 
     @property
     def keeps_partitions(self) -> bool:
@@ -49,16 +192,16 @@ class ReplicationSink(Section):
     @property
     def scatters(self) -> bool:
         """Whether records of one source partition may go to several target partitions."""
-        return not self.keeps_partitions or len(self.topic.topics) > 1
+        return not self.keeps_partitions or len(self.mapping.topics) > 1
 
     @property
     def routing(self) -> Routing | None:
         """What expressions decide; None if there are none."""
-        chosen = self.partition
+        mapping, chosen = self.mapping, self.partition
         partition = chosen.expression if isinstance(chosen, PartitionExpression) else ""
-        if not (partition or self.topic.expression):
+        if not (partition or mapping.expression):
             return None
-        return Routing(self.topic.expression, self.topic.topics, partition)
+        return Routing(mapping.expression, mapping.topics, partition)
 
 
 def _not_empty(name: str) -> str:
@@ -103,19 +246,15 @@ class HeaderRule(Section):
     def names(self) -> HeaderNames:
         """Which headers of the source record are kept, and under which names."""
         return HeaderNames(
-            _selection(self.keep), _selection(self.drop), tuple((self.rename or {}).items())
+            None if self.keep is None else NameSelection.of(self.keep),
+            None if self.drop is None else NameSelection.of(self.drop),
+            tuple((self.rename or {}).items()),
         )
 
     @property
     def added(self) -> tuple[tuple[str, str], ...]:
         """The tracing headers: pairs of a coordinate and the name of its header."""
         return tuple((what, name) for what, name in self.tracing if name)
-
-
-def _selection(chosen: str | tuple[str, ...] | None) -> NameSelection | None:
-    if chosen is None:
-        return None
-    return NameSelection(chosen) if isinstance(chosen, str) else NameSelection(None, chosen)
 
 
 class Replication(Section):

@@ -25,12 +25,12 @@ _CONNECTION = re.compile(r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.dn
 _LITERAL = re.compile(r"(?:[A-Za-z0-9_-]|\\?\.)+")
 # Java's default of a new group, which says where to start: each pipeline has its own start.
 _START = "auto.offset.reset"
-_CONTROL = (
-    (("coordination", "commit", "topic"), "commitTopic"),
-    (("offsetMapping", "topic"), "mappingTopic"),
-    (("coordination", "state", "topic"), "stateTopic"),
-    (("metrics", "kafka", "topic"), "metricsTopic"),
-)
+_CONTROL = {
+    "commitTopic": ("coordination", "commit", "topic"),
+    "mappingTopic": ("offsetMapping", "topic"),
+    "stateTopic": ("coordination", "state", "topic"),
+    "metricsTopic": ("metrics", "kafka", "topic"),
+}
 
 _Table = dict[str, Any]
 
@@ -145,22 +145,13 @@ def _swap_control_topics(tree: _Table, config: PipelineConfig) -> None:
     section = {**tree.get("bidirectional", {})}
     section.pop("opposite", None)
     section["mode"] = config.bidirectional.mode
-    opposite = config.opposite.model_dump(by_alias=True)
-    others = {}
-    for path, key in _CONTROL:
-        own = _at(config.model_dump(by_alias=True), path)
-        if opposite[key] != own:
-            others[key] = own
-            _put(tree, path, opposite[key])
+    own, opposite = (t.model_dump(by_alias=True) for t in (config.own_topics, config.opposite))
+    others = {key: name for key, name in own.items() if opposite[key] != name}
+    for key in others:
+        _put(tree, _CONTROL[key], opposite[key])
     if others:
         section["opposite"] = others
     tree["bidirectional"] = section
-
-
-def _at(value: _Table, path: tuple[str, ...]) -> str:
-    for step in path[:-1]:
-        value = value[step]
-    return str(value[path[-1]])
 
 
 def _put(table: _Table, path: tuple[str, ...], value: str) -> None:

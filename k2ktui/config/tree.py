@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,12 @@ class Node:
         nodes = (self.at(path[:length]) for length in range(len(path), -1, -1))
         return next((node for node in nodes if node is not None), self)
 
+    def problem(self, path: Path, message: str) -> Problem:
+        """Return what is wrong with a key, which the file may lack."""
+        node = self.at(path)
+        written = format_path(path) if node is None else node.written
+        return Problem(self.nearest(path).mark, written, message)
+
     def walk(self, path: Path = ()) -> Iterator[tuple[Path, Node]]:
         """Yield this node and all nodes below it, each with its path."""
         yield path, self
@@ -61,6 +67,18 @@ class Node:
                 yield from item.walk((*path, index))
         for key, item in self.table.items():
             yield from item.walk((*path, key))
+
+    def map_texts(self, change: Callable[[Node, Text, Path], Node], path: Path = ()) -> Node:
+        """Return the tree with ``change(node, text, path)`` in place of each text's node.
+
+        A list's items have the list's path.
+        """
+        if isinstance(self.value, list):
+            return replace(self, value=[item.map_texts(change, path) for item in self.value])
+        if isinstance(self.value, dict):
+            entries = {k: n.map_texts(change, (*path, k)) for k, n in self.value.items()}
+            return replace(self, value=entries)
+        return self if self.value is None else change(self, self.value, path)
 
     def plain(self) -> Any:
         """Return the tree as dicts, lists, ``Text`` and None, without null keys."""

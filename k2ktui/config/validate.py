@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from k2ktui.config.clusters import ClusterConfig, Section, yaml_name
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.patterns import WrongEntry
 from k2ktui.config.problems import Path, Problem, format_path, shown_value
+from k2ktui.config.scalars import WrongEntry
 from k2ktui.config.tree import Node
 
 # Operator messages for pydantic's error types; {…} is filled from the error's context.
@@ -69,8 +69,7 @@ def _problem(tree: Node, error: Any) -> Problem:
     if error["type"] == "extra_forbidden" and node is not None:
         return Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")
     if error["type"] == "missing" or node is None:
-        owner = tree.nearest(path)
-        return Problem(owner.mark, format_path(path), "missing; this key is required")
+        return tree.problem(path, "missing; this key is required")
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
     if error["type"] == "literal_error":
         expected = expected.replace("'", "")
@@ -82,7 +81,7 @@ def _unknown_without_value(tree: Node) -> Iterator[Problem]:
     for path, node in tree.walk():
         if node.value is None and path and isinstance(path[-1], str):
             section = _section_at(path[:-1])
-            if section and path[-1] not in {yaml_key(section, f) for f in section.model_fields}:
+            if section and path[-1] not in keys_of(section):
                 yield Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")
 
 
@@ -101,8 +100,8 @@ def _nearest(path: Path) -> str:
     """Suggest the known key closest to an unknown one, or list the known keys."""
     key = str(path[-1]).lower()
     section = _section_at(path[:-1]) or PipelineConfig
-    here = {yaml_key(section, field): path[:-1] for field in section.model_fields}
-    inside = {name.lower(): format_path((*above, name)) for name, above in here.items()}
+    here = keys_of(section)
+    inside = {name.lower(): format_path((*path[:-1], name)) for name in here}
     elsewhere = _unique_keys()
     # A key in the wrong section is more likely than a misspelled key.
     close = [key] if key in elsewhere else difflib.get_close_matches(key, inside, 1, 0.75)
@@ -123,34 +122,34 @@ def _unique_keys() -> dict[str, str]:
 
 def known_paths(section: type[Section] = PipelineConfig, above: Path = ()) -> Iterator[Path]:
     """Yield the path of every key of the model, sections before their keys."""
-    for name, field in section.model_fields.items():
-        path = (*above, yaml_key(section, name))
-        yield path
-        below = section_in(field.annotation)
+    for key, below in keys_of(section).items():
+        yield (*above, key)
         if below is not None:
-            yield from known_paths(below, path)
+            yield from known_paths(below, (*above, key))
 
 
 def _section_at(path: Path) -> type[Section] | None:
-    section: type[Section] = PipelineConfig
+    section: type[Section] | None = PipelineConfig
     for step in path:
-        if isinstance(step, int):
-            continue
-        fields = {yaml_key(section, name): field for name, field in section.model_fields.items()}
-        below = section_in(fields[step].annotation) if step in fields else None
-        if below is None:
-            return None
-        section = below
+        if isinstance(step, str) and section is not None:
+            section = keys_of(section).get(step)
     return section
 
 
-def section_in(annotation: Any) -> type[Section] | None:
-    """Return the section class of a field, direct or as list items."""
-    inner = [annotation, *get_args(annotation)]
-    sections = (kind for kind in inner if isinstance(kind, type) and issubclass(kind, Section))
-    return next(sections, None)
+def keys_of(section: type[Section]) -> dict[str, type[Section] | None]:
+    """Return the keys of a section in the file, each with the section that it holds or lists."""
+    return {
+        yaml_key(section, name): _section_in(field.annotation)
+        for name, field in section.model_fields.items()
+    }
 
 
 def yaml_key(section: type[Section], field: str) -> str:
     """Return the key of a field in the file."""
     return section.model_fields[field].alias or yaml_name(field)
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    inner = [annotation, *get_args(annotation)]
+    sections = (kind for kind in inner if isinstance(kind, type) and issubclass(kind, Section))
+    return next(sections, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 _UNSUPPORTED = (
     (re.compile(r"\\[pP]\{|\\[pP][A-Z]"), r"\p{…} classes"),
@@ -45,6 +46,11 @@ class NameSelection:
     pattern: str | None = None
     names: tuple[str, ...] = ()
     excluded: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, chosen: str | tuple[str, ...]) -> Self:
+        """Return the selection of a pattern, or of a list of names."""
+        return cls(chosen) if isinstance(chosen, str) else cls(None, chosen)
 
     def matches(self, name: str) -> bool:
         """Return whether ``name`` is selected."""

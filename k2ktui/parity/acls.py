@@ -47,11 +47,11 @@ def compare(context: ParityContext) -> ParityFindings:
         compare_acls(mapped, target, mapping, created),
         mapped.not_copied,
         target,
-        section.rules,
+        section.compares,
         section.write,
         find_denied(context.opposite_drills),
     )
-    wanted = (entry for entry in mapped.wanted if section.rules.compares(entry.acl.principal))
+    wanted = (entry for entry in mapped.wanted if section.compares(entry.acl.principal))
     return ParityFindings(tuple(rows), wanted_acls=tuple(wanted))
 
 

@@ -19,7 +19,7 @@ def compare(context: ParityContext) -> ParityFindings:
     differences = compare_quotas(
         client_quotas(context.source),
         client_quotas(context.target),
-        context.config.parity.quotas.rules,
+        context.config.parity.quotas.compares,
         context.memory,
         (context.drills, context.opposite_drills),
     )

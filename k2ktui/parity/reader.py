@@ -120,7 +120,7 @@ class ParityReader:
         differences: list[Difference] = []
         wanted_acls: tuple[WantedAcl, ...] | None = None
         for part in PARTS:
-            if part.kind not in kinds or self._config.parity.rules_of(part.kind).mode == "off":
+            if part.kind not in kinds or self._config.parity.section_of(part.kind).mode == "off":
                 continue
             try:
                 findings = part.compare(context)

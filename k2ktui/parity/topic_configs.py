@@ -52,9 +52,8 @@ def compare(context: ParityContext) -> ParityFindings:
         given = config.topic_creation.replication.settings_for(target).config
         by_name = {name: _settings(on_source[name]) for name in names}
         pairs.append(TopicPair(target, by_name, _settings(on_target[target]), given))
-    rules = config.parity.topic_configs.rules
-    excluded = config.target.topic_props_exclusion_list
-    rows = compare_topics(pairs, rules, context.memory, excluded)
+    excluded = config.target.kafka.topic_props_exclusion_list
+    rows = compare_topics(pairs, config.parity.topic_configs.compares, context.memory, excluded)
     limits = _limits(context, rows)
     rows = apply_limits(rows, limits, {pair.name: pair.target for pair in pairs})
     notes: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ class ParityWatcher(BackgroundRunner):
         self._poll_s = config.groups.poll_interval_s
         super().__init__("parity", self._poll_s, note, immediately=True)
         self._config, self._note = config, note
-        self._modes = {kind: config.parity.rules_of(kind).mode for kind in ParityKind}
+        self._modes = {kind: config.parity.section_of(kind).mode for kind in ParityKind}
         self._reader: ParityReader | None = None
         self._reported: set[tuple[Difference, bool]] = set()
         self._noted: set[str] = set()
@@ -187,6 +187,6 @@ def watch_parity(
     """
     if not is_pipeline or not config.replicates:
         return None
-    if all(config.parity.rules_of(kind).mode == "off" for kind in ParityKind):
+    if all(config.parity.section_of(kind).mode == "off" for kind in ParityKind):
         return None
     return ParityWatcher(config, note)

@@ -146,7 +146,7 @@ def check_settings(context: CheckContext) -> CheckFinding:
             continue
         intended = {
             *config.topic_creation.replication.settings_for(pair.target_name).config,
-            *config.target.topic_props_exclusion_list,
+            *config.target.kafka.topic_props_exclusion_list,
         }
         drift += find_drift(pair.target_name, *pair.settings, intended)
     text = f"{counted(len(pairs), 'topic')}: {counted(len(drift), 'setting')} not equal"

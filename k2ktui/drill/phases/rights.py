@@ -67,7 +67,7 @@ def find_missing_rights(session: Session) -> MissingRights:
         return _none("the target has no authorizer: nothing is denied there")
     except Refused as error:
         return _none(safe_message(error.message))
-    wanted = [acl for acl in record.all if pipeline.parity.acls.rules.compares(acl.principal)]
+    wanted = [acl for acl in record.all if pipeline.parity.acls.compares(acl.principal)]
     more: tuple[str, ...] = ()
     if session.drill.topics:
         routes = read_routes(session.flow, DrillKind.DISASTER, session.target)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from k2ktui.engine.acl import ALLOW, ANY, DENY, LITERAL, OPERATIONS, PREFIXED, Acl
 from k2ktui.engine.drill.changes import read_denied_topics
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.parity.acls import AclDifference, AclNotCopied, AclWrite, WantedAcl
 from k2ktui.engine.parity.model import Difference, ParityAction, ParityItem, ParityWrite
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.text import safe_text
 
@@ -67,7 +67,7 @@ def acl_differences(
     difference: AclDifference,
     not_copied: Sequence[AclNotCopied],
     target: Collection[Acl],
-    rules: ParityRules,
+    compares: Callable[[str], bool],
     write: AclWrite,
     denied: Collection[str] = (),
 ) -> list[Difference]:
@@ -77,7 +77,7 @@ def acl_differences(
         difference: how the target's ACLs differ.
         not_copied: what the target should not have.
         target: all ACLs of the target.
-        rules: which principals are compared.
+        compares: which principals are compared.
         write: what is done with rights that applications need only after a failover.
         denied: topics of the target on which a drill has denied Write.
     """
@@ -90,7 +90,7 @@ def acl_differences(
     # What is left out for several reasons is one row; what is wanted is no other row.
     by_item: dict[ParityItem, Difference] = {}
     for row in rows:
-        if rules.compares(read_acl(row.item).principal):
+        if compares(read_acl(row.item).principal):
             by_item.setdefault(row.item, row)
     return list(by_item.values())
 

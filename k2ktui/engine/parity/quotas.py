@@ -6,7 +6,7 @@ primary. It is known by the drill's record, and by its form, 1 byte per second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from urllib.parse import quote, unquote
@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity, read_quota_rates
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.parity.model import Difference, ParityAction, ParityItem, ParityMemory
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.text import safe_text
 
@@ -90,7 +90,7 @@ def find_fenced(drills: Iterable[Drill]) -> dict[Entity, str]:
 def compare_quotas(
     source: Quotas,
     target: Quotas,
-    rules: ParityRules,
+    compares: Callable[[str], bool],
     memory: ParityMemory,
     drills: tuple[Iterable[Drill], Iterable[Drill]] = ((), ()),
 ) -> list[Difference]:
@@ -98,7 +98,7 @@ def compare_quotas(
 
     Args:
         source, target: all quotas of both clusters.
-        rules: which entities are compared.
+        compares: which entities are compared.
         memory: what parity has created.
         drills: those that may have set quotas on the source, and on the target.
     """
@@ -106,7 +106,7 @@ def compare_quotas(
     differences = []
     for entity, key, values in _list_different(source, target):
         name = entity_text(entity)
-        if not ({kind for kind, _ in entity} <= ENTITY_KINDS and rules.compares(name)):
+        if not ({kind for kind, _ in entity} <= ENTITY_KINDS and compares(name)):
             continue
         fences = [
             _fence(key, value, of_side.get(entity, ""), side)

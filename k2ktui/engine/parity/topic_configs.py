@@ -6,7 +6,7 @@ Compared are the settings that are set on a topic of either cluster, and those t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from k2ktui.engine.parity.model import (
@@ -15,7 +15,7 @@ from k2ktui.engine.parity.model import (
     ParityItem,
     ParityMemory,
 )
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.text import duration, safe_text
 
 CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
@@ -82,7 +82,7 @@ class Drift:
 
 def compare_topics(
     pairs: Sequence[TopicPair],
-    rules: ParityRules,
+    compares: Callable[[str], bool],
     memory: ParityMemory,
     excluded: Sequence[str] = (),
 ) -> list[Difference]:
@@ -90,7 +90,7 @@ def compare_topics(
 
     Args:
         pairs: the topics.
-        rules: which settings are compared.
+        compares: which settings are compared.
         memory: what parity has created.
         excluded: further settings that are left to the target.
     """
@@ -98,7 +98,7 @@ def compare_topics(
         difference
         for pair in pairs
         for key in sorted(_keys(pair))
-        if rules.compares(key) and key not in excluded
+        if compares(key) and key not in excluded
         for difference in _compare(pair, key, memory)
     ]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import ControlTopic
+from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.topics import (
     Settings,

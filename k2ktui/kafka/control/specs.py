@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import ControlTopic, TopicSettings
+from k2ktui.config.model import ControlTopic, PipelineConfig, TopicSettings
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.admin.topics import TopicSpec
 from k2ktui.text import safe_text

@@ -29,8 +29,7 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import ControlTopic
+from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.broker_creation import let_brokers_create
 from k2ktui.kafka.admin.topics import TopicSpec, alter_topic, await_topics, create_topics, not_ready

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from k2ktui.config.addresses import BOOTSTRAP, address_problem
-from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
+from k2ktui.config.clusters import BOOTSTRAP, ClientFinding, ClusterConfig, Role, address_problem
 from k2ktui.config.load import Loaded, load
-from k2ktui.config.providers import PROVIDERS_KEY
+from k2ktui.config.templates import PROVIDERS_KEY
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.auth.logins import RENEWAL, Renewal
 from k2ktui.kafka.auth.security import Security, for_librdkafka, for_wire, resolve
@@ -78,7 +77,7 @@ def findings(cluster: ClusterConfig) -> list[ClientFinding]:
     distinct: dict[ClientFinding, None] = {}
     for role in ROLES:
         # A cluster may lack a role: the source has no producer.
-        if role == "producer" and not cluster.producer:
+        if role == "producer" and not cluster.kafka.producer:
             continue
         distinct |= dict.fromkeys(_findings(cluster, role))
     return list(distinct)
@@ -194,13 +193,7 @@ def _plain_findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFindin
 
 
 def _section(cluster: ClusterConfig, role: Role, key: str) -> str:
-    own = {**cluster.properties(role)}.keys() - cluster.common.keys()
-    sections: Mapping[Role, Mapping[str, str]] = {
-        "consumer": cluster.consumer,
-        "producer": cluster.producer,
-        "admin": cluster.admin,
-    }
-    return role if key in own or key in sections[role] else "common"
+    return role if key in cluster.kafka.section(role) else "common"
 
 
 def _verdict(

@@ -7,11 +7,12 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from k2ktui.config.inputs import note_variable, value_of
 from k2ktui.config.javaprops import Property
 from k2ktui.config.problems import Problem
-from k2ktui.config.providers import PROVIDERS_KEY, Provider, Report, Unfilled, fill, read_providers
+from k2ktui.config.templates import PROVIDERS_KEY, Provider, Report, Unfilled, fill, read_providers
 from k2ktui.text import safe_text
 
 _PROVIDER = re.compile(r"\$\{([^}:]*):")
@@ -47,20 +48,20 @@ def fill_variables(
         problems.append(Problem(property_at.mark if property_at else None, safe_text(key), message))
 
     texts = {key: property_.value for key, property_ in properties.items()}
-    usual = _usual_providers(env, report) if on_connect else None
-    providers = read_providers(texts, env, report) if usual is None else usual
+    providers = _usual_providers(env, report) if on_connect else read_providers(texts, env, report)
     filled = {}
     for key, property_ in properties.items():
         text = property_.value
         if f".{PROVIDERS_KEY}" in key:
             report(key, f"not supported; use {PROVIDERS_KEY} for the whole file")
         elif not key.startswith(PROVIDERS_KEY):
+            # Also where the closing brace is missing: the text would be a login.
             for name in _PROVIDER.findall(text) if on_connect else ():
                 if name not in providers:
                     wanted = f"expected a provider out of {', '.join(providers)}"
                     report(key, f"{wanted}, found {safe_text(name)}")
             with value_of(key):
-                text = fill(text, providers, lambda message, key=key: report(key, message))  # type: ignore[misc]
+                text = fill(text, providers, partial(report, key))
         filled[key] = replace(property_, value=text)
     return filled
 
@@ -71,6 +72,7 @@ def _usual_providers(env: Mapping[str, str], report: Report) -> dict[str, Provid
         f"{PROVIDERS_KEY}.{name}.class": _CLASS.format(kind) for name, kind in _USUAL.items()
     }
 
+    # Not a partial, whose repr would have the whole environment.
     def secret(path: str, key: str) -> str:
         return _from_secret(env, path, key)
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from k2ktui.config.addresses import BOOTSTRAP, address_problem, has_typed_quotes
 from k2ktui.config.bounded_yaml import BYTE_LIMIT
+from k2ktui.config.clusters import BOOTSTRAP, TYPED_QUOTES, address_problem, has_typed_quotes
 from k2ktui.config.inputs import read_file
 from k2ktui.config.javaprops import Property, byte_order_mark, parse
 from k2ktui.config.mirror_files import is_document
 from k2ktui.config.problems import FilePosition, Problem, refuse
-from k2ktui.config.unused import TYPED_QUOTES
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.properties.translation import unused_security
 from k2ktui.mm2.flows.model import ROLES, FlowProperties, Side, cluster_names, is_client

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig, KafkaClients
-from k2ktui.config.providers import PROVIDERS_KEY
+from k2ktui.config.templates import PROVIDERS_KEY
 from k2ktui.kafka.properties.translation import findings
 from k2ktui.mm2.flows.model import ROLES, FlowProperties, Side, is_client
 from k2ktui.secret_values import is_secret_key

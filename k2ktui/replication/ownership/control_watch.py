@@ -13,8 +13,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import ControlTopic
+from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.errors import ClusterRefused, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.control.specs import HOLDS

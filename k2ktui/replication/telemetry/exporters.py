@@ -35,8 +35,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from k2ktui.config.exports import MetricPrefixes
-from k2ktui.config.model import PipelineConfig
+from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.control.metrics_exporter import ExportFailed, KafkaMetrics, values
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name

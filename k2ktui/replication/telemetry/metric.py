@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from k2ktui.config.exports import MetricPrefixes
+from k2ktui.config.model import MetricPrefixes
 
 Labels = Mapping[str, str | int]
 Points = list[tuple[float, Labels]]

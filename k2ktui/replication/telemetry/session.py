@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from k2ktui.config.exports import MetricPrefixes
-from k2ktui.config.model import PipelineConfig
+from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.replication.reports.events import Detail, Event, Note, Report, Started
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name

@@ -24,8 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import TopicSettings
+from k2ktui.config.model import PipelineConfig, TopicSettings
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import Settings, TopicSpec
 from k2ktui.kafka.clients import TopicDescription
@@ -158,7 +157,7 @@ def _unread_note(topic: str) -> str:
 
 
 def _select_settings(config: PipelineConfig, settings: Settings, future_ms: int) -> dict[str, str]:
-    excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
+    excluded = _EXCLUDED.union(config.target.kafka.topic_props_exclusion_list)
     copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
     limit = max_message_bytes(settings)
     if limit is not None and limit > DEFAULT_MAX_MESSAGE_BYTES:
@@ -172,7 +171,7 @@ def _select_settings(config: PipelineConfig, settings: Settings, future_ms: int)
     if (
         future
         and future > future_ms
-        and FUTURE_LIMIT not in config.target.topic_props_exclusion_list
+        and FUTURE_LIMIT not in config.target.kafka.topic_props_exclusion_list
     ):
         kept[FUTURE_LIMIT] = str(future)
     return kept

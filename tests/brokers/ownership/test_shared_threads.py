@@ -12,8 +12,7 @@ from zlib import crc32
 
 import pytest
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.start import StartSection
+from k2ktui.config.model import PipelineConfig, StartSection
 from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.engine.ownership.assignment_records import AssignmentFold
 from k2ktui.engine.ownership.slot_owners import shared_slot_of

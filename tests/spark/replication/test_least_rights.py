@@ -18,8 +18,7 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
 )
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topic_creation import ControlTopic
+from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.kafka.control.specs import control_specs
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code

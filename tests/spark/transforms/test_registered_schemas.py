@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from k2ktui.config.load import load
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.errors import K2kError
 from k2ktui.replication.transforms.schemas import TransformSchemas
 from k2ktui.runtime.node import KafkaNode

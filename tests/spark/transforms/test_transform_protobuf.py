@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.errors import ConfigError
 from k2ktui.replication.spark.session import SparkRuntime
 from tests.unit.transforms.test_protobuf_codec import FIELD, add, add_optional, schema

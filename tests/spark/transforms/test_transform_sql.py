@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import OnError, Routing, Transform
 from k2ktui.errors import ConfigError

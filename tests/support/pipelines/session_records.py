@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.steps import plan_steps
 from k2ktui.log.record import KafkaRecord

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.config.addresses import address_problem
+from k2ktui.config.clusters import address_problem
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.properties.translation import librdkafka, load_checked
 from k2ktui.mm2.mirror_flow import load_mirror

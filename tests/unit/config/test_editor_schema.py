@@ -114,6 +114,13 @@ def test_a_default_is_one_of_its_values() -> None:
             assert value_errors(_under(path, table["default"])) == [], path
 
 
+def test_an_alternative_has_no_default() -> None:
+    alternatives = editor_schema()["$defs"]
+    for name in ("Affix", "OneTopic", "ByPattern", "TopicExpression", "PartitionExpression"):
+        for key in alternatives[name]["properties"].values():
+            assert not {"default", "title"} & key.keys()
+
+
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.key_aliases import IGNORED
-from k2ktui.config.transform_formats import AVRO_KEYS, JSON_KEYS, PROTOBUF_KEYS
+from k2ktui.config.transforms import AVRO_KEYS, JSON_KEYS, PROTOBUF_KEYS
 from k2ktui.config.validate import known_paths
 from k2ktui.kafka.properties.table import ALL
 from tests.unit.config.key_effects import FORMATS, KEYS, PROPERTIES

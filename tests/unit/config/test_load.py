@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from k2ktui.config.load import SEVERAL_NAMES, load
-from k2ktui.config.start import StartPosition
+from k2ktui.config.model import StartPosition
 from k2ktui.errors import ConfigError, ExitCode
 from tests.support.records.lenses import OFFSET_MAPPING_APPLICATION
 from tests.unit.config.files import MINIMAL, Files
@@ -224,7 +224,7 @@ def test_merge_keys_and_anchors(files: Files) -> None:
         "target: {<<: *side, kafka: {common: {<<: *c, bootstrap.servers: 't:1'}}}\n"
         "replication: [source: {topic: t}]\n"
     ).config
-    assert config.target.common == {"bootstrap.servers": "t:1", "client.id": "x"}
+    assert config.target.kafka.common == {"bootstrap.servers": "t:1", "client.id": "x"}
 
 
 def test_a_loop_of_anchors_ends(files: Files) -> None:
@@ -248,7 +248,7 @@ replication: [sink: {topic: {suffix: y}}]
 """
     loaded = files.load(base, over)
     config = loaded.config
-    assert config.source.common == {"bootstrap.servers": "s:2", "a": "1"}
+    assert config.source.kafka.common == {"bootstrap.servers": "s:2", "a": "1"}
     assert config.target.bootstrap_servers == "t:1"
     assert config.groups.consumer_groups == ("c",)
     assert config.groups.poll_interval_s == 1
@@ -284,7 +284,7 @@ def test_properties_become_java_text(files: Files) -> None:
     common = "{bootstrap.servers: x, a: true, b: 1000, c: yes, d: 'yes', e: 1.50, f: [1, on], g: }"
     config = files.over_minimal(f"source: {{kafka: {{common: {common}}}}}").config
     wanted = {"a": "true", "b": "1000", "c": "true", "d": "yes", "e": "1.50", "f": "1,true"}
-    assert config.source.common == {"bootstrap.servers": "x", **wanted}
+    assert config.source.kafka.common == {"bootstrap.servers": "x", **wanted}
 
 
 @pytest.mark.parametrize(

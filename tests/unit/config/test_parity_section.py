@@ -11,14 +11,14 @@ from tests.unit.config.files import MINIMAL, Files
 
 def test_without_the_section_everything_is_reported(files: Files) -> None:
     parity = files.load(MINIMAL).config.parity
-    assert {parity.rules_of(kind).mode for kind in ParityKind} == {"report"}
+    assert {parity.section_of(kind).mode for kind in ParityKind} == {"report"}
     assert parity.acls.write == "report"
 
 
 def test_the_section_of_acls(files: Files) -> None:
     acls = "{mode: off, include: ['User:a.*'], exclude: ['User:ab'], write: now}"
     parity = files.load(f"{MINIMAL}\nparity: {{acls: {acls}}}").config.parity
-    rules = parity.rules_of(ParityKind.ACL)
+    rules = parity.section_of(ParityKind.ACL)
     assert rules.mode == "off" and parity.acls.write == "now"
     assert [n for n in ("User:a", "User:ab", "User:b") if rules.compares(n)] == ["User:a"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from k2ktui.config.load import Loaded
 from k2ktui.config.show import to_json, to_yaml
+from k2ktui.config.templates import read_providers
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.properties.translation import findings, librdkafka, load_checked
 
@@ -64,6 +65,12 @@ def test_client_properties_are_filled(secrets: Path, tmp_path: Path) -> None:
     assert "<redacted>" in to_yaml(loaded)
 
 
+def test_a_provider_does_not_show_the_environment() -> None:
+    declares = declared(env="EnvVarConfigProvider")
+    made = read_providers(declares, {"SECRET": "hunter2"}, lambda key, message: None)
+    assert made["env"]("", "SECRET") == "hunter2" and "hunter2" not in repr(made)
+
+
 def test_our_own_templates_keep_their_meaning(secrets: Path, tmp_path: Path) -> None:
     """A mapper distinguishes ``${env:string:NAME}`` from the variable of a provider named env."""
     loaded = load(
@@ -71,16 +78,16 @@ def test_our_own_templates_keep_their_meaning(secrets: Path, tmp_path: Path) -> 
         ALL
         | {"client.id": f"${{env:string:SECRET}} ${{file:string:{secrets}/one}} $${{env:SECRET}}"},
     )
-    assert loaded.config.source.common["client.id"] == "hunter2 env hunter2 one ${env:SECRET}"
+    assert loaded.config.source.kafka.common["client.id"] == "hunter2 env hunter2 one ${env:SECRET}"
     plain = load(tmp_path, {"client.id": f"${{file:{secrets}/one}} ${{env:SECRET}}"})
-    assert plain.config.source.common["client.id"] == "hunter2 one hunter2 env"
+    assert plain.config.source.kafka.common["client.id"] == "hunter2 one hunter2 env"
 
 
 def test_only_the_section_that_declares_them(secrets: Path, tmp_path: Path) -> None:
     loaded = load(
         tmp_path, {}, admin=declared(e="EnvVarConfigProvider") | {"client.id": "${e:SECRET}"}
     )
-    assert loaded.config.source.admin["client.id"] == "hunter2 env"
+    assert loaded.config.source.kafka.admin["client.id"] == "hunter2 env"
     with pytest.raises(ConfigError, match=r'common."client.id": \$\{e:SECRET\}: expected'):
         load(tmp_path, {"client.id": "${e:SECRET}"}, admin=declared(e="EnvVarConfigProvider"))
 
@@ -91,7 +98,7 @@ LIMIT = "config.providers.file.param.allowed.paths"
 def test_allowed_paths(secrets: Path, tmp_path: Path) -> None:
     limited = ALL | {LIMIT: str(secrets), LIMIT.replace(".file.", ".directory."): str(secrets)}
     inside = limited | {"client.id": f"${{file:{secrets}/./login.properties:password}}"}
-    assert load(tmp_path, inside).config.source.common["client.id"] == "hunter2ü"
+    assert load(tmp_path, inside).config.source.kafka.common["client.id"] == "hunter2ü"
     for variable in (
         f"${{file:{tmp_path}/other:k}}",
         f"${{file:{secrets}/../other:k}}",
@@ -107,7 +114,7 @@ def test_allowed_paths(secrets: Path, tmp_path: Path) -> None:
 def test_allowlist_of_the_environment(secrets: Path, tmp_path: Path) -> None:
     limited = ALL | {"config.providers.env.param.allowlist.pattern": "SEC.*|X"}
     loaded = load(tmp_path, limited | {"client.id": "${env:SECRET}"})
-    assert loaded.config.source.common["client.id"] == "hunter2 env"
+    assert loaded.config.source.kafka.common["client.id"] == "hunter2 env"
     with pytest.raises(ConfigError, match=r"allowlist.pattern of this provider does not allow"):
         load(tmp_path, limited | {"client.id": "${env:PATH}"})
 

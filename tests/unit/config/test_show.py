@@ -50,6 +50,27 @@ def test_what_is_shown_loads_again_as_the_same(files: Files) -> None:
     assert with_sources.config == loaded.config
 
 
+@pytest.mark.parametrize(
+    ("topic", "shown"),
+    [
+        ("{prefix: ''}", {"prefix": ""}),
+        ("{staticMapping: {}}", {"staticMapping": [{}]}),
+        # Patterns stay in their order, also where a tool sorts the keys of tables.
+        (
+            "{staticMapping: [{z.*: one, a.*: two}, {}, {z.*: three}]}",
+            {"staticMapping": [{"z.*": "one"}, {"a.*": "two"}, {"z.*": "three"}]},
+        ),
+    ],
+)
+def test_a_mapping_of_topics_is_shown_as_it_applies(
+    files: Files, topic: str, shown: dict[str, object]
+) -> None:
+    loaded = files.over_minimal(f"replication: [source: {{topic: a}}, sink: {{topic: {topic}}}]")
+    assert effective(loaded)["replication"][-1]["sink"]["topic"] == shown
+    sink = files.load(to_yaml(loaded)).config.replication.sink
+    assert sink.mapping == loaded.config.replication.sink.mapping
+
+
 @pytest.mark.parametrize("name", ["true", "1", "null", "a: b", "# x", "ü\u202e", "a\nb", "-", "'"])
 def test_awkward_texts_survive(files: Files, name: str) -> None:
     loaded = files.over_minimal(f"name: {json.dumps(name)}")

@@ -30,13 +30,13 @@ def templated(files: Files, value: str) -> Loaded:
 def test_templates(files: Files, template: str, value: str) -> None:
     files.env = {"NAME": "v:1", "PORT": "9092", "SPACED": " s ", "FLAG": "enabled"}
     files.write({"secret.txt": "from file\n"})
-    assert templated(files, template).config.source.common["x"] == value
+    assert templated(files, template).config.source.kafka.common["x"] == value
 
 
 def test_templates_name_absolute_files(files: Files, tmp_path: Path) -> None:
     files.write({"secret.txt": "from file"})
     loaded = templated(files, f"${{file:{tmp_path}/secret.txt}}")
-    assert loaded.config.source.common["x"] == "from file"
+    assert loaded.config.source.kafka.common["x"] == "from file"
 
 
 def test_unfilled_templates_are_reported_and_nothing_else(files: Files) -> None:

@@ -10,7 +10,7 @@ import pytest
 from k2ktui.config.editor_schema import editor_schema
 from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import to_yaml
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.engine.transforms.model import Format, SchemaSource, Transform
 from k2ktui.replication.topics.naming import dead_letter_name
 from tests.unit.config.files import MINIMAL, Files
@@ -219,6 +219,10 @@ def test_json_with_schema_ids(files: Files) -> None:
         ),
         (
             "decode: {value: {avro: {subject: a, version: 0}}}",
+            "decode.value: expected the number of a version, 1 or more, for version",
+        ),
+        (
+            "decode: {value: {avro: {subject: a, version: ''}}}",
             "decode.value: expected the number of a version, 1 or more, for version",
         ),
         (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from k2ktui.config.load import load
+from k2ktui.config.notes import OF_SCHEMAS, OF_SHARED, UNUSED
 from k2ktui.config.show import to_yaml
-from k2ktui.config.unused import OF_SCHEMAS, OF_SHARED, UNUSED
 from tests.unit.config.files import MINIMAL, Files
 
 EXCLUSIVE = "coordination: {mode: exclusive}"

@@ -284,7 +284,7 @@ def test_credentials_are_read_from_where_systemd_puts_them(tmp_path: Path) -> No
         f"target: {{kafka: {{common: {{{servers}}}}}}}\n"
     )
     assert (
-        load([file], need_replication=False).config.source.common["sasl.jaas.config"]
+        load([file], need_replication=False).config.source.kafka.common["sasl.jaas.config"]
         == "a login line"
     )
 

@@ -96,8 +96,8 @@ def test_a_password_in_the_pipeline_file_is_taken_and_nothing_else(
     known = Credentials(pipeline(tmp_path, "first-3cr3t"), Clock())
     write(tmp_path, "second-3cr3t", "      fetch.max.bytes: 1000000")
     assert password_of(known) == "second-3cr3t"
-    assert "fetch.max.bytes" not in known.cluster.common
-    assert known.cluster.common["security.protocol"] == "SASL_PLAINTEXT"
+    assert "fetch.max.bytes" not in known.cluster.kafka.common
+    assert known.cluster.kafka.common["security.protocol"] == "SASL_PLAINTEXT"
     assert [note for note in notes if "other settings" in note and "next start" in note]
     assert len(notes) == 2
 

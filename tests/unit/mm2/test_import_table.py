@@ -167,7 +167,7 @@ def test_client_properties(lines: dict[str, str], kept: bool, words: str, tmp_pa
     (key,) = lines
     name = re.sub(r".*?(consumer|producer)\.", "", key)
     side = config.target if "producer" in key else config.source
-    role = side.producer if "producer" in key else side.consumer
+    role = side.kafka.producer if "producer" in key else side.kafka.consumer
     assert (name in role) is kept
     assert words in "; ".join(note for note in result.notes if name in note)
 

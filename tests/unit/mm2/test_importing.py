@@ -78,7 +78,7 @@ def test_the_pipeline_takes_what_the_flow_takes(file: Path, tmp_path: Path) -> N
         assert config.consumer_groups.matches(group) is flow.groups.matches(group), group
     assert config.topic_mapping.target_for("pay") == flow.target_topic("pay") == "A.pay"
     assert config.groups.poll_interval_s == 10
-    assert config.source.common["sasl.jaas.config"] == JAAS
+    assert config.source.kafka.common["sasl.jaas.config"] == JAAS
     assert config.target.bootstrap_servers == "b:9092"
     assert "exists" in k2ktui("mm2", "import", file, "-o", output, code=5).stderr
 

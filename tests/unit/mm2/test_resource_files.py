@@ -107,7 +107,7 @@ def test_a_mirror_maker_resource() -> None:
     """TLS and login as Strimzi configures them, patterns over settings, and Strimzi's own names."""
     flow = read(MIRROR_MAKER).flow()
     assert str(flow) == "east->west" and flow.syncs_groups
-    source, target = flow.cluster("source").common, flow.cluster("target").common
+    source, target = flow.cluster("source").kafka.common, flow.cluster("target").kafka.common
     assert source == {
         "bootstrap.servers": "east:9093",
         "security.protocol": "SASL_SSL",
@@ -190,7 +190,7 @@ def test_logins(login: dict[str, object], expected: dict[str, str]) -> None:
     document = yaml.safe_load(VERSION_1)
     document["spec"]["target"] |= {"authentication": login, "tls": {"trustedCertificates": []}}
     settings = read(json.dumps(document), env={"S_C_CRT": "chain", "S_C_KEY": "key"})
-    common = settings.flow("east->west").cluster("target").common
+    common = settings.flow("east->west").cluster("target").kafka.common
     assert common == {"bootstrap.servers": "west:9092", **expected}
 
 
@@ -294,6 +294,10 @@ def test_connectors_of_a_flow_are_joined() -> None:
         (
             yaml.safe_dump(CONNECTOR).replace("east:9092", "${vault:x:y}"),
             "expected a provider out of env, strimzienv",
+        ),
+        (
+            yaml.safe_dump(CONNECTOR).replace("east:9092", "${vault:x"),
+            "strimzisecrets, found vault",
         ),
         (
             MIRROR_MAKER.replace("type: scram-sha-512", "type: oauth"),

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.javaprops import parse
+from k2ktui.config.problems import Problem
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows.model import FlowProperties
+from k2ktui.mm2.flows.providers import fill_variables
 from k2ktui.mm2.flows.settings import MirrorSettings, connector_flow, load_settings, parse_settings
 
 PLAIN = """
@@ -223,7 +225,7 @@ def test_client_properties_by_precedence() -> None:
         "sasl.jaas.config": "very secret;",
     }
     assert source.properties("admin")["ssl.truststore.type"] == "PEM"
-    assert target.common["security.protocol"] == "PLAINTEXT"
+    assert target.kafka.common["security.protocol"] == "PLAINTEXT"
     assert made.exactly_once
     assert "very secret" not in repr(made)
 
@@ -245,14 +247,20 @@ def test_config_providers(tmp_path: Path) -> None:
         "B.sasl.jaas.config = ${unknown:x}\n",
         V="from env",
     )
-    assert made.cluster("source").common["sasl.jaas.config"] == (
+    assert made.cluster("source").kafka.common["sasl.jaas.config"] == (
         "from file, from directory, from env"
     )
-    assert made.cluster("target").common["sasl.jaas.config"] == "${unknown:x}"
+    assert made.cluster("target").kafka.common["sasl.jaas.config"] == "${unknown:x}"
     with pytest.raises(ConfigError, match=r"mm2.properties:10: A.ssl.key.password: .*not set"):
         flow(f"{head}A.ssl.key.password = ${{e:NOT}}\n")
     with pytest.raises(ConfigError, match="other providers are not supported"):
         flow("config.providers = v\nconfig.providers.v.class = com.vault.VaultProvider\n")
+    text = f"{head}A.ssl.key.password = ${{e:NOT}}\nA.bootstrap.servers = ${{e:NOT}}\n"
+    with pytest.raises(ConfigError, match="has 2 errors"):
+        flow(text)
+    problems: list[Problem] = []
+    filled = fill_variables(parse(text.encode(), "f"), {}, problems)
+    assert filled["A.bootstrap.servers"].value == "${e:NOT}" and len(problems) == 2
     limited = f"{head}config.providers.f.param.allowed.paths = /usr\n"
     with pytest.raises(ConfigError, match=r"A.ssl.key.password: .*allowed.paths of this provider"):
         flow(f"{limited}A.ssl.key.password = ${{f:{tmp_path}/s.properties:k}}\n")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.config.model import ParitySection
 from k2ktui.engine.acl import (
     ALLOW,
     ANY,
@@ -32,7 +33,7 @@ from k2ktui.engine.moves.journal_format import (
 from k2ktui.engine.parity.acl_items import acl_differences, acl_item, describe_acls, read_acl
 from k2ktui.engine.parity.acls import AclMapping, compare_acls, map_acls
 from k2ktui.engine.parity.model import ParityAction, ParityItem
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.records.wanted_acls import WantedAclsKey, WantedAclsRecord
 from k2ktui.engine.strict_json import MalformedRecord
 
@@ -124,7 +125,7 @@ def test_rows_of_a_plan() -> None:
             difference,
             mapped.not_copied,
             target,
-            ParityRules(**rules),
+            ParitySection(**rules).compares,
             cast(Any, mode),
             denied={"t2"},
         )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.config.model import ParitySection
 from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.journal_format import (
     read_state_key,
@@ -33,7 +34,7 @@ from k2ktui.engine.parity.model import (
     select_for_sync,
 )
 from k2ktui.engine.parity.plan import ParityPlan, dump_plan, load_plan
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.parity.reader import memory_records, read_memory
 
@@ -228,7 +229,7 @@ def test_results_of_writes() -> None:
 
 
 def test_rules_include_and_exclude() -> None:
-    rules = ParityRules("report", ("a.*", "b"), ("ab",))
+    rules = ParitySection(include=("a.*", "b"), exclude=("ab",))
     assert [name for name in ("a", "ab", "abc", "b", "c") if rules.compares(name)] == [
         "a",
         "abc",

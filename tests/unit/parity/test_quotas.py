@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.config.model import ParitySection
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
@@ -21,7 +22,7 @@ from k2ktui.engine.parity.quotas import (
     read_entity,
     read_rate,
 )
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord
 from tests.support.drill.made_drills import new_drill
 from tests.support.drill.recorded_changes import dump_rates
@@ -39,7 +40,7 @@ QUOTAS = st.dictionaries(ENTITIES, st.dictionaries(KEYS, RATES, max_size=3), max
 
 def compare(source: object, target: object, **more: object) -> list[Difference]:
     memory = more.pop("memory", ParityMemory())
-    return compare_quotas(source, target, ParityRules(), memory, **more)  # type: ignore[arg-type]
+    return compare_quotas(source, target, ParitySection().compares, memory, **more)  # type: ignore[arg-type]
 
 
 @given(ENTITIES)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.config.parity import NOT_COPIED, Parity
+from k2ktui.config.model import NOT_COPIED, Parity, ParitySection
 from k2ktui.engine.parity.model import Difference, ParityAction, ParityItem, ParityMemory
-from k2ktui.engine.parity.rules import ParityKind, ParityRules
+from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.parity.topic_configs import (
     Setting,
     Settings,
@@ -19,8 +19,8 @@ from k2ktui.engine.parity.topic_configs import (
     find_drift,
 )
 
-ALL = ParityRules()
-DEFAULT = Parity().topic_configs.rules
+ALL = ParitySection()
+DEFAULT = Parity().topic_configs
 SET, REMOVE, REPORT = ParityAction.SET, ParityAction.REMOVE, ParityAction.REPORT
 
 
@@ -37,12 +37,12 @@ def compare(
     target: Settings,
     wanted: dict[str, str] | None = None,
     *,
-    rules: ParityRules = ALL,
+    rules: ParitySection = ALL,
     memory: ParityMemory | None = None,
     limits: TargetLimits | None = None,
 ) -> list[Difference]:
     pair = TopicPair("t", {"t": source}, target, wanted or {})
-    rows = compare_topics([pair], rules, memory or ParityMemory())
+    rows = compare_topics([pair], rules.compares, memory or ParityMemory())
     return apply_limits(rows, limits or TargetLimits(), {"t": target})
 
 
@@ -105,7 +105,7 @@ def test_what_must_not_be_copied_is_not_compared_by_default(setting: str) -> Non
 
 def test_the_defaults_are_patterns_of_settings() -> None:
     assert all(
-        not ParityRules(exclude=[pattern]).compares("x") or pattern for pattern in NOT_COPIED
+        not ParitySection(exclude=(pattern,)).compares("x") or pattern for pattern in NOT_COPIED
     )
     assert DEFAULT.compares("retention.ms") and DEFAULT.compares("cleanup.policy")
     assert not DEFAULT.compares("confluent.tier.enable")
@@ -144,10 +144,10 @@ def test_what_would_endanger_the_target_is_named() -> None:
 def test_several_sources_of_one_target() -> None:
     sources = {"a": own(retention_ms="1"), "b": own(retention_ms="2")}
     pair = TopicPair("t", sources, default(retention_ms="9"))
-    (row,) = compare_topics([pair], ALL, ParityMemory())
+    (row,) = compare_topics([pair], ALL.compares, ParityMemory())
     assert row.action is REPORT and "a: 1; b: 2" in row.why and row.origin == "a, b"
     agreed = TopicPair("t", {"a": sources["a"], "b": sources["a"]}, default(retention_ms="9"))
-    (row,) = compare_topics([agreed], ALL, ParityMemory())
+    (row,) = compare_topics([agreed], ALL.compares, ParityMemory())
     assert (row.wanted, row.action) == ("1", SET)
 
 

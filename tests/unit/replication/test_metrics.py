@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.exports import MetricPrefixes
+from k2ktui.config.model import MetricPrefixes
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import Gap

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication import transform_preview
 from k2ktui.replication.preview_records import mask_record

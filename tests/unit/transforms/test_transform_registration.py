@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from k2ktui.config.load import load
-from k2ktui.config.transform_rules import TransformRule
+from k2ktui.config.transforms import TransformRule
 from k2ktui.replication.transforms.schemas import TransformSchemas
 
 _ENCODED = {"encode": {"value": {"avro": {"schemaFile": "a.avsc", "subject": "a-value"}}}}
