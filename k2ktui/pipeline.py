@@ -22,6 +22,7 @@ from k2ktui.engine.mapping.translate import TranslatedOffset, list_translated
 from k2ktui.engine.moves.group_positions import GroupPositions, make_group_positions
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import Plan, Rewind
+from k2ktui.engine.moves.positions_text import check_positions
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.mm2.flow_files import read_flow
@@ -33,7 +34,6 @@ from k2ktui.sync.moves.apply import Applied, refuse_other_pipeline
 from k2ktui.sync.moves.choices import make_choices
 from k2ktui.sync.moves.plan_files import read_plan
 from k2ktui.sync.moves.plans import plan_options
-from k2ktui.sync.moves.positions_text import check_positions
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from k2ktui.text import safe_text
 from k2ktui.watch.once import PipelineStatus, read_once

@@ -329,7 +329,7 @@ def _bounds(
 
 
 def _parse_positions(texts: Iterable[str]) -> dict[SourcePartition, int]:
-    from k2ktui.sync.moves.positions_text import parse_positions
+    from k2ktui.engine.moves.positions_text import parse_positions
 
     try:
         return parse_positions(texts)

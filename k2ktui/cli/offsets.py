@@ -18,6 +18,7 @@ from k2ktui.cli.terminal.tables import note_pair, print_json, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state
 from k2ktui.engine.moves.positions import MoveEffect
+from k2ktui.engine.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.hold import Hold, HoldKey
 from k2ktui.engine.records.state import SourcePartition
@@ -25,7 +26,6 @@ from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, moment, number
 from k2ktui.present.positions import move_columns, sum_moves
-from k2ktui.sync.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from k2ktui.engine.deleted_logs import DeletedLog
     from k2ktui.engine.moves.journal import Runner
     from k2ktui.sync.holds import HoldChange
-    from k2ktui.sync.moves.acknowledge import Acknowledgment
-    from k2ktui.sync.moves.position_writer import PositionWriteResult
-    from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner, PositionRow
+    from k2ktui.sync.positions.acknowledge import Acknowledgment
+    from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner, PositionRow
+    from k2ktui.sync.positions.position_writer import PositionWriteResult
 
 _UNCHANGED = "Nothing was changed."
 _NOT_DONE = "Nothing was changed (--dry-run)."
@@ -53,7 +53,7 @@ def offsets() -> None:
 def show(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
     from k2ktui.engine.moves.journal import RunKind
-    from k2ktui.sync.moves.positions import PositionPlanner
+    from k2ktui.sync.positions.position_planner import PositionPlanner
 
     config = load_pipeline(files)
     with closing(PositionPlanner(config)) as planner:
@@ -168,7 +168,7 @@ def clear(
 @change_options
 def recover(files: tuple[str, ...], flags: ChangeFlags) -> int:
     """Plan the positions, show them, ask for confirmation, fence every run and write."""
-    from k2ktui.sync.recovery import plan_to_recover
+    from k2ktui.sync.positions.recovery import plan_to_recover
 
     return _move(files, lambda planner: plan_to_recover(planner.config), flags)
 
@@ -195,9 +195,9 @@ def _move(
     files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: ChangeFlags
 ) -> int:
     """Change positions; findings if an operator has to choose some that were not recovered."""
-    from k2ktui.sync.moves.position_writer import refuse_bad
-    from k2ktui.sync.moves.positions import PositionPlanner
-    from k2ktui.sync.recovery import RecoveryWriter
+    from k2ktui.sync.positions.position_planner import PositionPlanner
+    from k2ktui.sync.positions.position_writer import refuse_bad
+    from k2ktui.sync.positions.recovery import RecoveryWriter
 
     def allow() -> Access:
         return allowed_to(config, "changing positions", unlock=flags.unlock)
@@ -247,9 +247,9 @@ def accept_clusters(
         Refused: no cluster was restored under these ids, the pipeline runs, or not confirmed.
         PartlyApplied, ConnectionFailed, TimedOut: as for ``PositionWriter.apply``.
     """
-    from k2ktui.sync.cluster_acceptance import plan_to_accept
-    from k2ktui.sync.moves.position_writer import PositionWriter
-    from k2ktui.sync.moves.positions import PositionPlanner
+    from k2ktui.sync.positions.cluster_acceptance import plan_to_accept
+    from k2ktui.sync.positions.position_planner import PositionPlanner
+    from k2ktui.sync.positions.position_writer import PositionWriter
 
     if not ids:
         raise ConfigError(
@@ -329,9 +329,9 @@ def acknowledge(
     files: tuple[str, ...], partitions: tuple[str, ...], topic: str | None, flags: ChangeFlags
 ) -> int:
     """Show what was not copied, ask for confirmation and record the acknowledgment."""
-    from k2ktui.sync.moves.acknowledge import acknowledge as record
-    from k2ktui.sync.moves.acknowledge import find_unacknowledged
-    from k2ktui.sync.moves.positions import PositionPlanner
+    from k2ktui.sync.positions.acknowledge import acknowledge as record
+    from k2ktui.sync.positions.acknowledge import find_unacknowledged
+    from k2ktui.sync.positions.position_planner import PositionPlanner
 
     def allow() -> Access:
         return allowed_to(config, "acknowledging a deleted topic", unlock=flags.unlock)

@@ -72,8 +72,8 @@ def records(
     position: str,
 ) -> int:
     """List and print; findings if a copy differs or is lost."""
+    from k2ktui.engine.moves.positions_text import parse_place
     from k2ktui.present.records import listing_object
-    from k2ktui.sync.moves.positions_text import parse_place
     from k2ktui.sync.records.contents import ContentFormat
     from k2ktui.sync.records.pairs import RecordPlace, list_records
 

@@ -18,6 +18,7 @@ from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.config.inputs import STDIN
 from k2ktui.engine.mapping.translate import Basis, TranslatedOffset, Translation, list_translated
+from k2ktui.engine.moves.positions_text import check_positions
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
     MalformedRecord,
@@ -32,7 +33,6 @@ from k2ktui.errors import ConfigError, ExitCode, K2kError, Refused
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
 from k2ktui.runtime.background import BackgroundRunner
-from k2ktui.sync.moves.positions_text import check_positions
 from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def translate(
     positions: tuple[str, ...],
 ) -> int:
     """Translate and print; findings if a position is not exact."""
-    from k2ktui.sync.moves.positions_text import parse_positions
+    from k2ktui.engine.moves.positions_text import parse_positions
 
     if [bool(checkpoint), bool(positions), from_lines].count(True) != 1:
         raise ConfigError(

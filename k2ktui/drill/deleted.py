@@ -20,8 +20,8 @@ from k2ktui.engine.drill.steps import drill_command, find_change_of
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.sync.mapping.source import NothingCopied
-from k2ktui.sync.moves.position_writer import PipelineRunning, PositionWriter
-from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.position_writer import PipelineRunning, PositionWriter
 from k2ktui.text import counted
 
 Spans = Iterable[tuple[int, int]]

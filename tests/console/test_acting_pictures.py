@@ -27,7 +27,7 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.sync import operations
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applied
-from k2ktui.sync.moves.positions import SET, PositionPlan
+from k2ktui.sync.positions.position_planner import SET, PositionPlan
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
 from k2ktui.sync.verify.verification import ContentCheck, Verification
 from tests.support.console.driver import ConsoleDriver

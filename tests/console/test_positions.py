@@ -17,7 +17,7 @@ from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.sync.flow import Flow, FlowKind
-from k2ktui.sync.moves.positions import SET, PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_planner import SET, PositionPlan, PositionPlanner
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.views import Made
 

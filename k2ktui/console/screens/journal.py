@@ -38,7 +38,7 @@ from k2ktui.present.journal import (
     row_values,
 )
 from k2ktui.sync import operations
-from k2ktui.sync.moves.positions import ACCEPT, CLEAR, PASS, RECOVER, SET
+from k2ktui.sync.positions.position_planner import ACCEPT, CLEAR, PASS, RECOVER, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 

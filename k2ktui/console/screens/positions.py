@@ -27,8 +27,8 @@ from k2ktui.present.columns import rank
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns, stale_partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
-from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
-from k2ktui.sync.recovery import plan_to_recover
+from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner
+from k2ktui.sync.positions.recovery import plan_to_recover
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import judge_partition

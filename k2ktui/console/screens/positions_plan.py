@@ -39,9 +39,9 @@ from k2ktui.present.positions import (
     now_text,
     sum_moves,
 )
-from k2ktui.sync.moves.position_writer import PositionWriteResult
-from k2ktui.sync.moves.positions import CLEAR, SET, PositionPlan, PositionPlanner
-from k2ktui.sync.recovery import RecoveryWriter
+from k2ktui.sync.positions.position_planner import CLEAR, SET, PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_writer import PositionWriteResult
+from k2ktui.sync.positions.recovery import RecoveryWriter
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import PartitionRow
 

@@ -28,8 +28,8 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import move_topics, read_moved
-from k2ktui.sync.moves.position_writer import PipelineRunning, PositionWriter
-from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_writer import PipelineRunning, PositionWriter
 from k2ktui.text import safe_text
 
 

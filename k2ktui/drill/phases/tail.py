@@ -24,7 +24,7 @@ from k2ktui.engine.drill.tail import (
     list_tail,
 )
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 from k2ktui.text import counted, safe_text
 
 _PHASE = DrillPhase.TAIL

@@ -44,8 +44,8 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.moves.position_writer import refuse_running
-from k2ktui.sync.moves.positions import position_image
+from k2ktui.sync.positions.position_planner import position_image
+from k2ktui.sync.positions.position_writer import refuse_running
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 

@@ -11,9 +11,9 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.moves.choice import RowKey, RowValue, ValueKind
+from k2ktui.engine.moves.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.clients import source_cluster, target_cluster
-from k2ktui.sync.moves.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.text import safe_text
 
 VALUES = "an offset, an ISO-8601 time, earliest, latest, +N, -N or leave-out"

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from k2ktui.engine.moves.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.engine.strict_json import parse as parse_json
 from k2ktui.errors import ConfigError
-from k2ktui.sync.moves.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.text import safe_message, safe_text
 
 _VERSION = re.compile(r"v([0-9]{1,9})")

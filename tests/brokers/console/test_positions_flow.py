@@ -10,7 +10,7 @@ from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 from tests.support.clusters.kafka import (
     Out,
     create_topic,

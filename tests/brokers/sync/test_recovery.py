@@ -32,8 +32,8 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.moves.positions import PositionPlanner
-from k2ktui.sync.recovery import RecoveryWriter, plan_to_recover
+from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.recovery import RecoveryWriter, plan_to_recover
 from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,

@@ -15,8 +15,8 @@ from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.moves.position_writer import PositionWriter
-from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.position_writer import PositionWriter
 from tests.support.clusters.kafka import (
     Out,
     create_topic,

@@ -15,7 +15,7 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.sync.moves.positions import SET, PositionPlan
+from k2ktui.sync.positions.position_planner import SET, PositionPlan
 from tests.support.commands.in_process import invoke
 from tests.support.commands.transcript import Typed
 from tests.unit.engine.test_plan import PLAN

@@ -23,10 +23,10 @@ from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.fleet.model import make_row
 from k2ktui.sync.holds import HoldChange
-from k2ktui.sync.moves.acknowledge import Acknowledgment
 from k2ktui.sync.moves.apply import Applied
-from k2ktui.sync.moves.positions import PositionPlan
 from k2ktui.sync.operations import journal_json
+from k2ktui.sync.positions.acknowledge import Acknowledgment
+from k2ktui.sync.positions.position_planner import PositionPlan
 from k2ktui.watch.once import Reading
 from tests.support.commands.json_names import check_names, find_broken
 from tests.support.console.views import NOON, Made, compared, usual

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.engine.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, K2kError
-from k2ktui.sync.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.sync.moves.spark_checkpoints import (
     SourceLine,
     SparkCheckpoint,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.moves.positions_text import parse_positions
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.sync.moves.positions_text import parse_positions
 from k2ktui.sync.moves.spark_checkpoints import read_checkpoint
 
 

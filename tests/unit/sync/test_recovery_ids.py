@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.replication.ownership.epochs import DRIVER, STATE, transactional_id
-from k2ktui.sync.recovery import count_ids
+from k2ktui.sync.positions.recovery import count_ids
 
 
 def test_ids_of_both_schemes_count() -> None:

@@ -16,9 +16,9 @@ from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import Gap, Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.replication.ownership.commit_state import CommitState
-from k2ktui.sync.moves.acknowledge import Acknowledgment
-from k2ktui.sync.moves.position_writer import PositionWriteResult
-from k2ktui.sync.moves.positions import RECOVER, PositionPlan
+from k2ktui.sync.positions.acknowledge import Acknowledgment
+from k2ktui.sync.positions.position_planner import RECOVER, PositionPlan
+from k2ktui.sync.positions.position_writer import PositionWriteResult
 from k2ktui.sync.store import PipelineState
 from tests.support.commands.transcript import Typed, typed
 from tests.support.console.views import NOON, TARGET_ID, TOPIC_ID, runner
@@ -71,19 +71,19 @@ def answers(
     commits = CommitState(Run(3, 1), positions, deleted=deleted or {})
     state = PipelineState(runners) if state is None else state
     return {
-        "k2ktui.sync.moves.positions.source_cluster": lambda _: source,
-        "k2ktui.sync.moves.positions.target_cluster": lambda _: target,
-        "k2ktui.sync.moves.positions.read_commit_state": commits,
-        "k2ktui.sync.moves.positions.read_log_starts": {},
-        "k2ktui.sync.moves.positions.find_lost_term": 0,
-        "k2ktui.sync.moves.acknowledge.read_commit_state": commits,
-        "k2ktui.sync.moves.position_writer.read_moved": NO_MOVED_TOPICS,
+        "k2ktui.sync.positions.position_planner.source_cluster": lambda _: source,
+        "k2ktui.sync.positions.position_planner.target_cluster": lambda _: target,
+        "k2ktui.sync.positions.position_planner.read_commit_state": commits,
+        "k2ktui.sync.positions.position_planner.read_log_starts": {},
+        "k2ktui.sync.positions.position_planner.find_lost_term": 0,
+        "k2ktui.sync.positions.acknowledge.read_commit_state": commits,
+        "k2ktui.sync.positions.position_writer.read_moved": NO_MOVED_TOPICS,
         "k2ktui.sync.store.StateStore.read": state,
         "k2ktui.sync.store.StateStore.read_settled": state,
     }
 
 
-WRITE = "k2ktui.sync.moves.position_writer.PositionWriter.apply"
+WRITE = "k2ktui.sync.positions.position_writer.PositionWriter.apply"
 WRITTEN = PositionWriteResult(4, "20261121-120000-d1d1", ("the run of bastion2 was fenced",))
 UNJOURNALED = PositionWriteResult(4, "", ("the journal was not written: not authorized",))
 PARTLY = PartlyApplied(
@@ -195,7 +195,10 @@ def offsets_recover(folder: Path) -> list[Typed]:
     """Recovered in part, not confirmed, nothing lost, and pipelines that cannot prove anything."""
     (folder / "least.yaml").write_text("features: {exactlyOnce: disabled}\n")
     (folder / "unmapped.yaml").write_text("features: {offsetMapping: disabled}\n")
-    recover, plan = "offsets recover -f orders.yaml", "k2ktui.sync.recovery.plan_to_recover"
+    recover, plan = (
+        "offsets recover -f orders.yaml",
+        "k2ktui.sync.positions.recovery.plan_to_recover",
+    )
     some = {**answers(), plan: recovered(), WRITE: WRITTEN}
     whole = replace(recovered(), moves=recovered().moves[:1], notes=())
     none = {**answers(), plan: replace(recovered(), moves=recovered().moves[1:2], notes=())}
@@ -219,7 +222,7 @@ def offsets_acknowledge(folder: Path) -> list[Typed]:
     log = DeletedLog("clicks", 0, 700, 900, TOPIC_ID, NOON_MS)
     lost = answers(deleted={C0: log})
     done = Acknowledgment((log,), "20261121-120000-d1d1")
-    record = "k2ktui.sync.moves.acknowledge.acknowledge"
+    record = "k2ktui.sync.positions.acknowledge.acknowledge"
     wrote = {**lost, record: done}
     unjournaled = Acknowledgment((log,), "", ("the journal was not written: not authorized",))
     acknowledge = "offsets acknowledge -f orders.yaml"

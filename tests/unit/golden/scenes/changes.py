@@ -19,8 +19,8 @@ from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.errors import ConfigError, K2kError, Refused, TimedOut
 from k2ktui.sync.holds import HoldChange
 from k2ktui.sync.moves.apply import Applied, OffsetsChanged
-from k2ktui.sync.moves.position_writer import PositionWriteResult
 from k2ktui.sync.operations import JournalEntry
+from k2ktui.sync.positions.position_writer import PositionWriteResult
 from tests.console import test_acting_pictures as acting
 from tests.console import test_comparison as comparison
 from tests.console import test_parity as parity

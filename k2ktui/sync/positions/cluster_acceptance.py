@@ -27,7 +27,7 @@ from k2ktui.replication.ownership.commit_state import CommitState, read_commit_s
 from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
 from k2ktui.sync.log_bounds import existing_topics, require_bounds
 from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
-from k2ktui.sync.moves.positions import ACCEPT, PositionPlan
+from k2ktui.sync.positions.position_planner import ACCEPT, PositionPlan
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 from k2ktui.text import list_names, safe_text

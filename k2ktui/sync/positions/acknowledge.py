@@ -20,7 +20,7 @@ from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.epochs import DRIVER
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 
 OPERATION = "offsets acknowledge"
 ACKNOWLEDGED = "acknowledged"

@@ -113,7 +113,7 @@ class _View:
 
 
 class PositionPlanner:
-    """Reads and plans; :class:`k2ktui.sync.moves.position_writer.PositionWriter` applies.
+    """Reads and plans; :class:`k2ktui.sync.positions.position_writer.PositionWriter` applies.
 
     Args:
         config: the pipeline.

@@ -67,8 +67,7 @@ from k2ktui.replication.topics.naming import target_names
 from k2ktui.sync.log_bounds import existing_topics, require_bounds
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.sort import MappingSorter
-from k2ktui.sync.moves.position_writer import PositionWriter
-from k2ktui.sync.moves.positions import (
+from k2ktui.sync.positions.position_planner import (
     ACCEPT,
     PASS,
     RECOVER,
@@ -77,6 +76,7 @@ from k2ktui.sync.moves.positions import (
     PositionPlanner,
     position_of,
 )
+from k2ktui.sync.positions.position_writer import PositionWriter
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison

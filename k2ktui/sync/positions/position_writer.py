@@ -43,7 +43,7 @@ from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved, write_moved_positions
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.moves.positions import CLEAR, PositionPlan, PositionPlanner, journal_row
+from k2ktui.sync.positions.position_planner import CLEAR, PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."

@@ -1,0 +1,1 @@
+"""A pipeline's own positions: planned, written, recovered, accepted with other clusters."""
