@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import GroupRow
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import SET, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.listing import LogEntry, OffsetState
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.sync.positions.position_planner import SET, PositionPlan
 from k2ktui.sync.records.pairs import GroupRecords, RecordListing, RecordPair, RecordPlace
 from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome
 from k2ktui.watch.model import View

@@ -23,8 +23,8 @@ import click
 
 from k2ktui import diagnostics, faults
 from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import write_file
 from k2ktui.errors import ConfigError, ExitCode, K2kError
-from k2ktui.private_files import write_private
 from k2ktui.progress import long_step
 from k2ktui.secret_values import redact
 from k2ktui.text import safe_text
@@ -112,13 +112,7 @@ def write_archive(path: Path, parts: Sequence[Part]) -> None:
             entry = tarfile.TarInfo(f"{_FOLDER}/{part.name}")
             entry.size, entry.mode = len(data), 0o600
             archive.addfile(entry, io.BytesIO(data))
-    try:
-        write_private(path, content.getvalue())
-    except OSError as error:
-        raise ConfigError(
-            f"{safe_text(path)} cannot be written: {error.strerror}",
-            unchanged="Nothing was written.",
-        ) from error
+    write_file(path, content.getvalue(), "{path} cannot be written: {why}")
 
 
 class _Missing(Exception):

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import click
 
 from k2ktui.cli.terminal import options
+from k2ktui.cli.terminal.files import write_file
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.errors import ExitCode, Refused
 from k2ktui.present.columns import Column
-from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -241,10 +241,5 @@ def write_plan(path: str, text: str) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    try:
-        write_private(Path(path), text.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"the plan could not be written to {safe_text(path)}: {error.strerror}",
-            unchanged=_UNCHANGED,
-        ) from error
+    failed = "the plan could not be written to {path}: {why}"
+    write_file(Path(path), text.encode(), failed, _UNCHANGED)

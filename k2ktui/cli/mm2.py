@@ -47,8 +47,8 @@ from k2ktui.text import counted, safe_message, safe_text
 if TYPE_CHECKING:
     from k2ktui.mm2.publish import Published
     from k2ktui.mm2.takeover.plan import TakeoverPlan, TakeoverRow
-    from k2ktui.mm2.takeover.write import TakenOver
     from k2ktui.sync.moves.apply import Applied
+    from k2ktui.sync.positions.position_writer import PositionWriteResult
 
 _UNCHANGED = "Nothing was changed."
 _MIN_INTERVAL_S = 0.5
@@ -335,7 +335,7 @@ def takeover(
             "copied again"
         )
 
-    def finish(done: TakenOver | None) -> int:
+    def finish(done: PositionWriteResult | None) -> int:
         print_notes((*plan.notes, *(done.notes if done else ())))
         if done:
             click.echo(f"Taken over in term {done.term}. Next: k2ktui start -f FILE", err=True)
@@ -350,7 +350,7 @@ def takeover(
             click.echo("Nothing to take over.", err=True)
         return ExitCode.OK
 
-    change: Change[TakenOver] = Change(
+    change: Change[PositionWriteResult] = Change(
         config.name,
         f"write positions of {count}" if plan.rows and not doubtful else "",
         show=show,
@@ -363,7 +363,7 @@ def takeover(
     return run_change(change, flags)
 
 
-def _takeover_object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
+def _takeover_object(plan: TakeoverPlan, done: PositionWriteResult | None) -> dict[str, Any]:
     return {
         "pipeline": plan.pipeline,
         "flow": plan.flow,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,22 +15,21 @@ from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.config.inputs import STDIN
 from k2ktui.config.mirror_files import is_resource_file
+from k2ktui.engine.moves.positions import MoveEffect, PositionMove, PositionPlan, SourceLog
+from k2ktui.engine.moves.positions_text import parse_positions
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.mm2.offsets.positions import (
     NOT_READ,
-    Bounds,
     Connector,
-    StoredChange,
-    StoredMove,
-    StoredMoveEffect,
     parse_offsets_body,
     plan,
     reset_in_words,
 )
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
+from k2ktui.present.positions import move_object
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def show(as_json: bool, **where: str) -> None:
     positions = positions_of(**where)
     connector = positions.read()
     logs = _bounds(positions, connector.positions) or {}
-    rows = [StoredMove(s, at, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
+    rows = [_Row(s, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
     if as_json:
         shown = {
             "connector": connector.name,
@@ -156,10 +155,10 @@ def show(as_json: bool, **where: str) -> None:
                 {
                     "topic": row.source.topic,
                     "partition": row.source.partition,
-                    "position": row.before,
-                    "source_start": row.bounds.start if row.bounds else None,
-                    "high_watermark": row.bounds.end if row.bounds else None,
-                    "lag_records": _lag(row),
+                    "position": row.position,
+                    "source_start": row.log.start if row.log else None,
+                    "high_watermark": row.log.end if row.log else None,
+                    "lag_records": row.lag,
                 }
                 for row in rows
             ],
@@ -186,7 +185,7 @@ def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int
         raise ConfigError("give either positions or --from", unchanged=_UNCHANGED)
     if payload is not None:
         return _change(lambda connector: _read_positions(payload, connector), **options)
-    parsed = _parse_positions(positions)
+    parsed = parse_positions(positions, _UNCHANGED)
     return _change(lambda _: parsed, **options)
 
 
@@ -200,7 +199,8 @@ def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int
     """Remove positions; the partitions then start as new ones."""
     if bool(partitions) == (topic is not None):
         raise ConfigError("give either partitions or --topic", unchanged=_UNCHANGED)
-    named = dict.fromkeys(_parse_positions(f"{partition}:0" for partition in partitions))
+    words = [f"{partition}:0" for partition in partitions]
+    named = dict.fromkeys(parse_positions(words, _UNCHANGED))
     if topic is None:
         return _change(lambda _: named, **options)
     matches = pattern_of("--topic", topic)
@@ -254,7 +254,7 @@ def _change(
 
     effect = f"change {len(change.changes):,} of its positions" if change.changes else ""
     declared: Change[AppliedChange] = Change(
-        change.connector,
+        change.pipeline,
         effect,
         show=show,
         apply=apply,
@@ -319,22 +319,13 @@ def _read_if_known(positions: Positions) -> Connector:
 
 def _bounds(
     positions: Positions, sources: Collection[SourcePartition]
-) -> dict[SourcePartition, Bounds] | None:
+) -> dict[SourcePartition, SourceLog] | None:
     """Return the bounds of the source's logs, None if the source is not reachable from here."""
     try:
         return positions.bounds(sources)
     except K2kError as error:
         print_note(f"the source cluster was not read: {error.message}")
         return None
-
-
-def _parse_positions(texts: Iterable[str]) -> dict[SourcePartition, int]:
-    from k2ktui.engine.moves.positions_text import parse_positions
-
-    try:
-        return parse_positions(texts)
-    except ConfigError as error:
-        raise ConfigError(error.message, unchanged=_UNCHANGED, hint=error.hint) from error
 
 
 def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, int | None]:
@@ -354,54 +345,51 @@ def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, in
     return {source: position for (_, source), position in positions.items()}
 
 
-def _change_object(change: StoredChange, done: AppliedChange | None) -> dict[str, Any]:
+def _change_object(change: PositionPlan, done: AppliedChange | None) -> dict[str, Any]:
     return {
-        "connector": change.connector,
-        "source_alias": change.cluster,
+        "connector": change.pipeline,
+        "source_alias": change.alias,
         "applied": done is not None,
         "before": str(done.before) if done else None,
         "state": done.state if done else None,
         "notes": list(change.notes),
-        "moves": [
-            {
-                "topic": move.source.topic,
-                "partition": move.source.partition,
-                "position": move.before,
-                "new": move.after,
-                "effect": str(move.effect),
-                "again": move.again,
-                "left_out": move.left_out,
-            }
-            for move in change.moves
-        ],
+        "moves": [move_object(move) for move in change.moves],
     }
 
 
-def _lag(move: StoredMove) -> int | None:
-    if move.bounds is None or move.before is None:
-        return None
-    return max(0, move.bounds.end - max(move.before, move.bounds.start))
-
-
-def _meaning(move: StoredMove) -> str:
-    if move.effect is StoredMoveEffect.CLEAR:
+def _meaning(move: PositionMove) -> str:
+    if move.effect is MoveEffect.CLEAR:
         return "starts as a new partition"
     if move.again:
         return f"up to {move.again:,} copied again"
     return f"up to {move.left_out:,} skipped" if move.left_out else ""
 
 
-ROWS: tuple[Column[StoredMove], ...] = (
-    text_column("topic-partition", lambda move: safe_text(move.source), left=True),
-    text_column("position", lambda move: number(move.before)),
-    text_column("log start", lambda move: number(move.bounds.start if move.bounds else None)),
-    text_column("high watermark", lambda move: number(move.bounds.end if move.bounds else None)),
-    text_column("lag", lambda move: number(_lag(move))),
+class _Row(NamedTuple):
+    """A stored position, and the source's log if it was read."""
+
+    source: SourcePartition
+    position: int
+    log: SourceLog | None
+
+    @property
+    def lag(self) -> int | None:
+        """Source offsets that are not copied yet."""
+        log = self.log
+        return max(0, log.end - max(self.position, log.start)) if log is not None else None
+
+
+ROWS: tuple[Column[_Row], ...] = (
+    text_column("topic-partition", lambda row: safe_text(row.source), left=True),
+    text_column("position", lambda row: number(row.position)),
+    text_column("log start", lambda row: number(row.log.start if row.log else None)),
+    text_column("high watermark", lambda row: number(row.log.end if row.log else None)),
+    text_column("lag", lambda row: number(row.lag)),
 )
-MOVES: tuple[Column[StoredMove], ...] = (
+MOVES: tuple[Column[PositionMove], ...] = (
     text_column("topic-partition", lambda move: safe_text(move.source), left=True),
-    text_column("now", lambda move: number(move.before)),
-    text_column("new", lambda move: number(move.after)),
+    text_column("now", lambda move: number(move.now)),
+    text_column("new", lambda move: number(move.offset)),
     text_column("effect", lambda move: str(move.effect), left=True),
     text_column("means", _meaning, left=True),
 )

@@ -25,7 +25,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, moment, number
-from k2ktui.present.positions import move_columns, sum_moves
+from k2ktui.present.positions import move_columns, move_object, sum_moves
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from k2ktui.engine.access import Access
     from k2ktui.engine.deleted_logs import DeletedLog
     from k2ktui.engine.moves.journal import Runner
+    from k2ktui.engine.moves.positions import PositionPlan
     from k2ktui.sync.holds import HoldChange
-    from k2ktui.sync.positions.acknowledge import Acknowledgment
-    from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner, PositionRow
+    from k2ktui.sync.positions.position_planner import PositionPlanner, PositionRow
     from k2ktui.sync.positions.position_writer import PositionWriteResult
 
 _UNCHANGED = "Nothing was changed."
@@ -196,8 +196,7 @@ def _move(
 ) -> int:
     """Change positions; findings if an operator has to choose some that were not recovered."""
     from k2ktui.sync.positions.position_planner import PositionPlanner
-    from k2ktui.sync.positions.position_writer import refuse_bad
-    from k2ktui.sync.positions.recovery import RecoveryWriter
+    from k2ktui.sync.positions.position_writer import PositionWriter, refuse_bad
 
     def allow() -> Access:
         return allowed_to(config, "changing positions", unlock=flags.unlock)
@@ -221,7 +220,7 @@ def _move(
     config = load_pipeline(files)
     with closing(PositionPlanner(config)) as planner:
         change = plan(planner)
-        writer, count = RecoveryWriter(config, planner), counted(len(change.changes), "position")
+        writer, count = PositionWriter(planner), counted(len(change.changes), "position")
         declared: Change[PositionWriteResult] = Change(
             config.name,
             f"{change.operation.removeprefix('offsets ')} {count}" if change.changes else "",
@@ -256,7 +255,7 @@ def accept_clusters(
             "--yes confirms --accept-cluster, which is not given", unchanged="Nothing was started."
         )
     with closing(PositionPlanner(config)) as planner, redirect_stdout(sys.stderr):
-        writer = PositionWriter(config, planner)
+        writer = PositionWriter(planner)
         writer.refuse_running()
         change = plan_to_accept(config, ids)
         accepted = ", ".join(
@@ -343,10 +342,10 @@ def acknowledge(
                 f"ended at offset {log.end:,}: {counted(log.lost, 'offset')} not copied"
             )
 
-    def report(done: Acknowledgment) -> None:
-        click.echo(f"{counted(len(done.logs), 'partition')} acknowledged{_entry(done.entry)}")
+    def report(done: PositionWriteResult) -> None:
+        click.echo(f"{counted(done.count, 'partition')} acknowledged{_entry(done.entry)}")
 
-    def finish(done: Acknowledgment | None) -> int:
+    def finish(done: PositionWriteResult | None) -> int:
         print_notes(done.notes if done else ())
         return ExitCode.OK
 
@@ -355,12 +354,12 @@ def acknowledge(
     with closing(PositionPlanner(config)) as planner:
         logs = find_unacknowledged(planner, is_chosen)
         count = counted(len(logs), "partition")
-        declared: Change[Acknowledgment] = Change(
+        declared: Change[PositionWriteResult] = Change(
             config.name,
             f"acknowledge {count} of deleted topics" if logs else "",
             show=show,
             allow=allow,
-            apply=lambda: record(config, planner, logs, allow()),
+            apply=lambda: record(planner, logs, allow()),
             report=report,
             as_json=lambda done: acknowledged_object(config.name, logs, done),
             finish=finish,
@@ -494,30 +493,18 @@ def moves_object(change: PositionPlan, moved: PositionWriteResult | None) -> dic
         "term": moved.term if moved else None,
         "id": (moved.entry if moved else "") or None,
         "notes": [*change.notes, *(moved.notes if moved else ())],
-        "moves": [
-            {
-                "topic": move.source.topic,
-                "partition": move.source.partition,
-                "position": move.before.offset if move.before else None,
-                "new": move.offset,
-                "effect": str(move.effect),
-                "again": move.again,
-                "left_out": move.left_out,
-                "reason": move.why,
-            }
-            for move in change.moves
-        ],
+        "moves": [{**move_object(move), "reason": move.why} for move in change.moves],
     }
 
 
 def acknowledged_object(
-    pipeline: str, logs: Iterable[DeletedLog], done: Acknowledgment | None
+    pipeline: str, logs: Iterable[DeletedLog], done: PositionWriteResult | None
 ) -> dict[str, Any]:
     """Return deleted logs and what was acknowledged of them as ``--json`` prints it."""
     return {
         "pipeline": pipeline,
         "operation": "offsets acknowledge",
-        "applied": bool(done and done.logs),
+        "applied": bool(done and done.count),
         "id": (done.entry if done else "") or None,
         "notes": list(done.notes if done else ()),
         "partitions": [

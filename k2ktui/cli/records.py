@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from k2ktui.cli.terminal import options
-from k2ktui.cli.terminal.files import access_to, load_flow, load_pipeline_flow
+from k2ktui.cli.terminal.files import access_to, load_flow, load_pipeline_flow, write_file
 from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.tables import note_pair, print_json, print_table, read_beside
 from k2ktui.config.scalars import parse_instant
@@ -22,7 +22,6 @@ from k2ktui.engine.access import require_shown
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.present.columns import Column, text_column
-from k2ktui.private_files import write_private
 from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -289,15 +288,14 @@ def _write_report(report: ComparisonReport, output: Path) -> None:
     texts = {".json": json.dumps(report.as_json(), indent=1) + "\n", ".md": markdown(report)}
     for suffix, text in texts.items():
         path = stem.with_name(stem.name + suffix)
-        try:
-            write_private(path, text.encode())
-        except OSError as error:
-            raise ConfigError(
-                f"-o: {safe_text(path)} cannot be written ({error.strerror})",
-                unchanged="What was compared is kept.",
-                hint="Write the report elsewhere, with --resume and the same --topics, --since and "
-                "--sample: nothing is read again.",
-            ) from error
+        write_file(
+            path,
+            text.encode(),
+            "-o: {path} cannot be written ({why})",
+            unchanged="What was compared is kept.",
+            hint="Write the report elsewhere, with --resume and the same --topics, --since and "
+            "--sample: nothing is read again.",
+        )
         print_note(f"report: {safe_text(path)}")
 
 

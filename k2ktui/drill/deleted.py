@@ -9,19 +9,19 @@ pipeline's position records: they name the target offsets that it alone wrote (`
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
+from k2ktui.drill.changes.failback import write_positions
 from k2ktui.drill.session import Session
 from k2ktui.drill.tail import TailBounds, read_bounds
 from k2ktui.engine.drill.changes import dump_offsets
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus
-from k2ktui.engine.drill.steps import drill_command, find_change_of
+from k2ktui.engine.drill.steps import find_change_of
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import Refused
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.positions.position_planner import PositionPlanner
-from k2ktui.sync.positions.position_writer import PipelineRunning, PositionWriter
 from k2ktui.text import counted
 
 Spans = Iterable[tuple[int, int]]
@@ -137,10 +137,9 @@ def pass_returned(
     )
     if asks:
         session.confirm(phase, effect)
-    planner = PositionPlanner(session.forward.config)
-    try:
+    with closing(PositionPlanner(session.forward.config)) as planner:
         plan = planner.plan_pass(ends)
-        before = {m.source: m.before.offset if m.before else None for m in plan.changes}
+        before = {m.source: m.now for m in plan.changes}
         change = session.intend_new(
             phase,
             ChangeKind.POSITIONS,
@@ -148,14 +147,6 @@ def pass_returned(
             dump_offsets(before),
             dump_offsets({at: ends[at] for at in before}),
         )
-        PositionWriter(session.forward.config, planner).apply(plan, session.may)
+        write_positions(session, planner, plan, harm="")
         session.settle(change, ChangeStatus.MADE)
-    except PipelineRunning as error:
-        raise Refused(
-            error.message,
-            unchanged="No position was changed. The drill stays where it is.",
-            hint=f"Stop it, then: {drill_command(session.drill, 'resume')}",
-        ) from error
-    finally:
-        planner.close()
     return f"positions moved past {counted(count, 'offset')} on {where} that came from there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.severity import Severity, SeverityLabel
@@ -38,7 +39,7 @@ def sum_moves(moves: Iterable[PositionMove]) -> tuple[int, int]:
 
 def now_text(move: PositionMove) -> str:
     """Return the current position."""
-    return formatting.number(move.before.offset if move.before else None)
+    return formatting.number(move.now)
 
 
 def new_text(move: PositionMove) -> str:
@@ -57,6 +58,19 @@ def meaning_text(move: PositionMove) -> str:
     if move.why:
         parts.append(move.why)
     return "; ".join(parts)
+
+
+def move_object(move: PositionMove) -> dict[str, Any]:
+    """Return a move as ``--json`` prints it; null is none, or unknown."""
+    return {
+        "topic": move.source.topic,
+        "partition": move.source.partition,
+        "position": move.now,
+        "new": move.offset,
+        "effect": str(move.effect),
+        "again": move.again,
+        "left_out": move.left_out,
+    }
 
 
 def move_columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:

@@ -1,13 +1,14 @@
-"""Topics and log bounds, of all partitions that a command asks for or of those that answer."""
+"""Topics, logs and their bounds: of all partitions that are asked for, or of those that answer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
+from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -45,12 +46,20 @@ def existing_topics(
 
 
 def available_bounds(
-    cluster: Cluster, partitions: Collection[TargetPartition]
+    cluster: Cluster,
+    partitions: Collection[TargetPartition],
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[TargetPartition, TargetLog]:
-    """Return the bounds of partitions; partitions that cannot be read are left out."""
+    """Return the bounds of partitions; partitions that cannot be read are left out.
+
+    Args:
+        cluster: where.
+        partitions: topic and number of each.
+        isolation: whether the end is the last stable offset, or the high watermark.
+    """
     where = sorted(partitions)
     starts = cluster.offsets(where, OffsetSpec.earliest())
-    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    ends = cluster.offsets(where, OffsetSpec.latest(), isolation)
     return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
 
@@ -76,3 +85,39 @@ def require_bounds(
             unchanged=_UNCHANGED,
             hint="Repeat the command when all partitions have a leader.",
         )
+
+
+def read_source_logs(
+    source: Cluster,
+    topics: Mapping[str, object],
+    partitions: Iterable[SourcePartition],
+    *,
+    required: bool = False,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[SourcePartition, SourceLog]:
+    """Return the logs of those partitions that exist.
+
+    Args:
+        source: where.
+        topics: descriptions of topics, as ``Cluster.describe`` returns them.
+        partitions: the partitions; those of other topics do not exist.
+        required: whether one whose bounds cannot be read is refused; otherwise it is left out.
+        isolation: as for :func:`available_bounds`.
+
+    Raises:
+        ConnectionFailed: the source did not answer.
+        TimedOut: as well, or as for :func:`require_bounds`.
+    """
+    known = {name: topic for name, topic in topics.items() if isinstance(topic, TopicDescription)}
+    where = [
+        (at.topic, at.partition)
+        for at in partitions
+        if at.topic in known and at.partition < known[at.topic].partitions
+    ]
+    bounds = available_bounds(source, where, isolation)
+    if required:
+        require_bounds(source, where, bounds)
+    return {
+        SourcePartition(*at): SourceLog(bound.start, bound.end, known[at[0]].topic_id)
+        for at, bound in bounds.items()
+    }

@@ -20,14 +20,13 @@ from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import PlanOptions, make_plan
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import SET, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.sync import operations
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applied
-from k2ktui.sync.positions.position_planner import SET, PositionPlan
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
 from k2ktui.sync.verify.verification import ContentCheck, Verification
 from tests.support.console.driver import ConsoleDriver

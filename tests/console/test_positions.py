@@ -14,10 +14,10 @@ from k2ktui.console.screens.positions import plan_of
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import SET, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.sync.flow import Flow, FlowKind
-from k2ktui.sync.positions.position_planner import SET, PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.views import Made
 

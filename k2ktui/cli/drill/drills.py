@@ -12,7 +12,7 @@ import click
 
 from k2ktui.cli.drill.operators import TerminalOperator, describe_site_way_back
 from k2ktui.cli.drill.options import DrillFlags, failback_options
-from k2ktui.cli.terminal.files import access_to, load_flow
+from k2ktui.cli.terminal.files import access_to, load_flow, write_file
 from k2ktui.cli.terminal.notes import StatusLine, print_note
 from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.drill.files import reverse_path, way_back_command
@@ -36,7 +36,6 @@ from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode, TimedOut
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.present.site_drills import member_columns, site_columns
-from k2ktui.private_files import write_private
 from k2ktui.site.report import (
     describe_member,
     site_has_findings,
@@ -476,13 +475,8 @@ def _print_report(
     elif path is None:
         click.echo(as_markdown(*read), nl=False)
     else:
-        try:
-            write_private(path, as_html(*read).encode())
-        except OSError as error:
-            raise ConfigError(
-                f"the report could not be written to {safe_text(path)}: {error.strerror}",
-                unchanged="Nothing was written.",
-            ) from error
+        failed = "the report could not be written to {path}: {why}"
+        write_file(path, as_html(*read).encode(), failed)
         print_note(f"The report is in {safe_text(path)}.")
     return ExitCode.OK
 

@@ -11,7 +11,8 @@ from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
 from k2ktui.errors import ConfigError
-from k2ktui.private_files import user_path
+from k2ktui.private_files import user_path, write_private
+from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
@@ -40,6 +41,21 @@ def choose_directory(
             "--replay"
         )
     return directory
+
+
+def write_file(
+    path: Path, content: bytes, failed: str, unchanged: str = "Nothing was written.", hint: str = ""
+) -> None:
+    """Write a file that only its owner can read.
+
+    Raises:
+        ConfigError: it cannot be written; ``failed`` is the message, with ``{path}`` and ``{why}``.
+    """
+    try:
+        write_private(path, content)
+    except OSError as error:
+        message = failed.format(path=safe_text(path), why=error.strerror)
+        raise ConfigError(message, unchanged=unchanged, hint=hint) from error
 
 
 def access_to(config: PipelineConfig, *, unlock: bool) -> Access:

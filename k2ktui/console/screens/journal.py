@@ -21,6 +21,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.apply import results_text
 from k2ktui.engine.moves.journal import PARITY, EntryRow, JournalHeader, JournalRow
+from k2ktui.engine.moves.positions import ACCEPT, CLEAR, PASS, RECOVER, SET
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import K2kError
@@ -38,7 +39,6 @@ from k2ktui.present.journal import (
     row_values,
 )
 from k2ktui.sync import operations
-from k2ktui.sync.positions.position_planner import ACCEPT, CLEAR, PASS, RECOVER, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 

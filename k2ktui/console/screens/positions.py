@@ -21,13 +21,14 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import rank
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns, stale_partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
-from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 from k2ktui.sync.positions.recovery import plan_to_recover
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View

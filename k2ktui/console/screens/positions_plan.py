@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from contextlib import closing
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -26,7 +27,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.access import Access
 from k2ktui.engine.moves.journal import RunKind
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import CLEAR, SET, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, insert
@@ -39,9 +40,8 @@ from k2ktui.present.positions import (
     now_text,
     sum_moves,
 )
-from k2ktui.sync.positions.position_planner import CLEAR, SET, PositionPlan, PositionPlanner
-from k2ktui.sync.positions.position_writer import PositionWriteResult
-from k2ktui.sync.positions.recovery import RecoveryWriter
+from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.position_writer import PositionWriter, PositionWriteResult
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import PartitionRow
 
@@ -114,11 +114,8 @@ class MovesScreen(ChangeScreen[PositionPlan, PositionWriteResult]):
         config, plan = self.config, self._plan
 
         def job() -> PositionPlan:
-            positions = PositionPlanner(config)
-            try:
+            with closing(PositionPlanner(config)) as positions:
                 return plan(positions)
-            finally:
-                positions.close()
 
         self.act("planning", job, self.show_plan)
 
@@ -178,7 +175,7 @@ class MovesScreen(ChangeScreen[PositionPlan, PositionWriteResult]):
         """Return why the plan cannot be applied now."""
         if why := super().unappliable(shown):
             return why
-        if any(move.effect is MoveEffect.REFUSED for move in shown.moves):
+        if shown.refused:
             return "a move is refused: select other partitions or another position"
         return self._in_use() if shown.changes else "there is nothing to change"
 
@@ -197,11 +194,8 @@ class MovesScreen(ChangeScreen[PositionPlan, PositionWriteResult]):
         config = self.config
 
         def write(may: Access) -> PositionWriteResult:
-            positions = PositionPlanner(config)
-            try:
-                return RecoveryWriter(config, positions).apply(shown, may)
-            finally:
-                positions.close()
+            with closing(PositionPlanner(config)) as positions:
+                return PositionWriter(positions).apply(shown, may)
 
         return Change(
             title="Move positions",
@@ -234,9 +228,7 @@ def _argument(move: PositionMove, what: str) -> str:
 
 def move_by(move: PositionMove) -> int | None:
     """Return how far a position goes; None if one of both is unknown."""
-    if move.before is None or move.offset is None:
-        return None
-    return move.offset - move.before.offset
+    return None if move.now is None or move.offset is None else move.offset - move.now
 
 
 def columns(glyphs: Glyphs, *, largest: float) -> tuple[Column[PositionMove], ...]:
@@ -244,7 +236,7 @@ def columns(glyphs: Glyphs, *, largest: float) -> tuple[Column[PositionMove], ..
 
     def drawn(move: PositionMove) -> Cell:
         tone = tone_of(move_verdict(move).severity)
-        stays = move.effect is MoveEffect.REFUSED
+        stays = move.effect is _REFUSED
         return picture_cell(jump(move_by(move), largest, _JUMP, glyphs, tone, stays=stays))
 
     picture: Column[PositionMove] = Column(
@@ -295,9 +287,9 @@ def effect_lines(change: PositionPlan) -> tuple[Line, ...]:
     """Return what applying a plan does, in short sentences: what is written, what it costs."""
     if not change.moves:
         return ()
-    refused = sum(move.effect is MoveEffect.REFUSED for move in change.moves)
-    if refused:
-        text = f"Not to be applied: {counted(refused, 'move')} refused. Esc: choose others."
+    if change.refused:
+        refused = counted(len(change.refused), "move")
+        text = f"Not to be applied: {refused} refused. Esc: choose others."
         return ((Cell(text, Tone.BAD),),)
     if not change.changes:
         return ((Cell("Nothing to apply: every position is there already."),),)
@@ -326,7 +318,6 @@ def describe_move(
     bounds = log_bounds(log) if log is not None else None
     if log is None or bounds is None:
         return [*lines, (Cell("not known", Tone.MUTED),)]
-    before = move.before.offset if move.before is not None else None
-    after = before if move.effect is MoveEffect.REFUSED else move.offset
-    drawn = journey(bounds, before, after, width, glyphs, tone_of(verdict.severity))
+    after = move.now if move.effect is _REFUSED else move.offset
+    drawn = journey(bounds, move.now, after, width, glyphs, tone_of(verdict.severity))
     return [*lines, *log_lines(log, bounds, drawn, width, glyphs)]

@@ -22,13 +22,14 @@ from k2ktui.engine.drill.changes import (
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill.steps import drill_command, find_change_of, put_change
 from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import move_topics, read_moved
-from k2ktui.sync.positions.position_planner import PositionPlan, PositionPlanner
+from k2ktui.sync.positions.position_planner import PositionPlanner
 from k2ktui.sync.positions.position_writer import PipelineRunning, PositionWriter
 from k2ktui.text import safe_text
 
@@ -163,18 +164,24 @@ def is_before(position: Position | None, end: int) -> bool:
     return position is None or position.offset < end
 
 
-def write_positions(session: Session, planner: PositionPlanner, plan: PositionPlan) -> None:
-    """Write positions of the forward pipeline.
+def write_positions(
+    session: Session,
+    planner: PositionPlanner,
+    plan: PositionPlan,
+    *,
+    harm: str = ": it copies what is to be left out",
+) -> None:
+    """Write positions of the forward pipeline; ``harm`` is what it does while it runs.
 
     Raises:
         Refused: it runs.
         K2kError: as for ``PositionWriter.apply``.
     """
     try:
-        PositionWriter(session.forward.config, planner).apply(plan, session.may)
+        PositionWriter(planner).apply(plan, session.may)
     except PipelineRunning as error:
         raise Refused(
-            f"{error.message}: it copies what is to be left out",
+            error.message + harm,
             unchanged="No position was changed. The drill stays where it is.",
             hint=f"Stop it, then: {drill_command(session.drill, 'resume')}",
         ) from error

@@ -8,7 +8,7 @@ same on both clusters. Otherwise the partition stops, and the operator decides.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog
@@ -18,29 +18,12 @@ from k2ktui.engine.records.state import Position, SourcePartition
 _LONGEST = 400
 
 
-@dataclass(frozen=True, slots=True)
-class LastCopy:
-    """The last record of a partition that the mapping names, and what comparing it has shown.
-
-    Attributes:
-        offset: its source offset.
-        target: its target partition.
-        target_offset: its target offset.
-        doubt: why it is not shown to be the same on both clusters; "" if it is.
-    """
-
-    offset: int
-    target: TargetPartition
-    target_offset: int
-    doubt: str = ""
-
-
 def find_doubt(
     position: Position,
     log: SourceLog | None,
     topics: Collection[str],
     ends: Mapping[TargetPartition, int],
-    last: LastCopy | None,
+    doubt_of_last: str | None,
     unmapped: str = "",
 ) -> str:
     """Return why a partition may not be the one that was copied; "" if it is shown to be.
@@ -50,7 +33,8 @@ def find_doubt(
         log: its log on the source; None if it does not exist there.
         topics: the target topics that exist.
         ends: high watermarks of its target partitions.
-        last: the last record that was copied, None if the mapping names none.
+        doubt_of_last: why the last record that was copied is not shown to be the same on both
+            clusters; "" if it is, None if the mapping names none.
         unmapped: why the mapping does not name the last record; "" if it is complete at its end.
     """
     if log is None:
@@ -75,8 +59,8 @@ def find_doubt(
         )
     if unmapped:
         return f"that it is the same on both clusters cannot be shown: {unmapped}"
-    if last is not None:
-        return last.doubt
+    if doubt_of_last is not None:
+        return doubt_of_last
     if position.offset == position.start and position.offset <= log.start:
         return ""  # nothing was copied, and everything that is there will be
     return (

@@ -1,4 +1,7 @@
-"""Moves of a pipeline's replicated positions by an operator: the effect and the new position.
+"""Moves of positions by an operator: the effect and the new position; pure.
+
+A position is the next source offset to copy: of a pipeline, or of MirrorMaker 2
+(``mm2/offsets/positions.py``), which stores no more than an offset.
 
 Rules that keep translation correct (docs/internals/record-formats.md):
 
@@ -12,13 +15,27 @@ Rules that keep translation correct (docs/internals/record-formats.md):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.gaps import RETURNED, gaps_before, with_gap
-from k2ktui.engine.records.state import Gap, Position, SourcePartition
+from k2ktui.engine.records.moved_topic import MovedTopic
+from k2ktui.engine.records.run_record import Run
+from k2ktui.engine.records.state import (
+    Gap,
+    MalformedRecord,
+    Position,
+    SourcePartition,
+    position_key,
+    position_value,
+    read_commit_record,
+)
 
+# Journal names of what changes positions.
+SET, CLEAR, PASS = "offsets set", "offsets clear", "offsets pass"
+RECOVER, ACCEPT = "offsets recover", "accept cluster"
 SKIPPED = "skipped by operator"
 LOST = "truncated"  # the driver's word (onSourceDataLoss: continue)
 _DRIVER_SLOT = -1
@@ -41,7 +58,10 @@ class MoveEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """State of a source partition: log start offset, last stable offset, topic id ("" if none)."""
+    """State of a source partition: log start offset, end, topic id ("" if none).
+
+    The end is the last stable offset; for MirrorMaker 2, the high watermark.
+    """
 
     start: int
     end: int
@@ -67,6 +87,20 @@ class TargetTopicState:
     further: tuple[tuple[str, str | None], ...] = ()
     shorter: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        ids: Mapping[str, str],
+        partition: int | None,
+        shorter: str = "",
+    ) -> TargetTopicState | None:
+        """Return the state of these topics, of which some have ids; None if there are none."""
+        if not names:
+            return None
+        first, *further = ((name, ids.get(name)) for name in names)
+        return cls(first[0], partition, first[1], tuple(further), shorter)
+
     @property
     def topics(self) -> dict[str, str | None]:
         """The ids of all target topics by name."""
@@ -83,10 +117,12 @@ class PositionMove:
         before: the current position, None if there is none.
         after: the position to write, without its term; None if cleared or refused.
         offset: where copying resumes: the new position, or where a cleared partition will begin;
-            None if unknown.
+            None if unknown. What is stored is ``then``.
         again: number of source offsets that are copied again.
         left_out: number of source offsets that are never copied.
         why: what the operator should know, or why the move is refused.
+        stored: the current position of a MirrorMaker 2, which has no ``before`` and ``after``;
+            None if it stores none.
     """
 
     source: SourcePartition
@@ -97,6 +133,17 @@ class PositionMove:
     again: int = 0
     left_out: int = 0
     why: str = ""
+    stored: int | None = None
+
+    @property
+    def now(self) -> int | None:
+        """The offset of the current position; None if there is none."""
+        return self.before.offset if self.before is not None else self.stored
+
+    @property
+    def then(self) -> int | None:
+        """The offset of the new position; None if there will be none."""
+        return None if self.effect is MoveEffect.CLEAR else self.offset
 
     @property
     def changes(self) -> bool:
@@ -111,9 +158,77 @@ class PositionMove:
         return replace(self.after, term=term, since=since, at_ms=at_ms)
 
 
-_FROM_THIS_TERM = (
-    -1
-)  # ``since`` of a position whose mapping begins with the term in which it is written
+# ``since`` of a position whose mapping begins with the term in which it is written.
+_FROM_THIS_TERM = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is rebuilt with recovered positions.
+
+    Attributes:
+        run: the run record of which a new term is begun: its term is the highest that any record
+            names, its slots are all that any run may have used.
+        ids: number of transactional ids that each shared slot may have used; one if it is missing.
+        moved: the topics that drills have moved, as drill records say.
+        is_whole: whether the mapping topic has lost no record since it was created. Otherwise a
+            record of the pipeline on the target may be of a producer id that nothing names.
+    """
+
+    run: Run
+    ids: Mapping[int, int] = field(default_factory=dict)
+    moved: tuple[MovedTopic, ...] = ()
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPlan:
+    """A plan for positions; making it changes nothing.
+
+    Attributes:
+        operation: journal name of the change.
+        pipeline: name of the pipeline, or of MirrorMaker 2's connector.
+        moves: one per partition.
+        notes: messages for the operator about the plan as a whole.
+        recorded, accepted: the clusters on record, and those to be recorded with the positions;
+            both are unknown if the record stays as it is.
+        recovery: what is rebuilt with the positions; None if they are not recovered.
+        lost: the partitions whose position is lost, as far as the plan does not decide them.
+        is_whole: whether nothing of the pipeline is left once the plan is applied.
+        alias: alias of the source cluster in the positions of MirrorMaker 2.
+    """
+
+    operation: str
+    pipeline: str
+    moves: tuple[PositionMove, ...]
+    notes: tuple[str, ...] = ()
+    recorded: ClusterPair = UNKNOWN_PAIR
+    accepted: ClusterPair = UNKNOWN_PAIR
+    recovery: Recovery | None = None
+    lost: frozenset[SourcePartition] = frozenset()
+    is_whole: bool = False
+    alias: str = ""
+
+    @property
+    def changes(self) -> tuple[PositionMove, ...]:
+        """The moves that write something."""
+        return tuple(move for move in self.moves if move.changes)
+
+    @property
+    def refused(self) -> tuple[PositionMove, ...]:
+        """The moves that cannot be made: a plan that has some must not be carried out."""
+        return tuple(move for move in self.moves if move.effect is MoveEffect.REFUSED)
+
+
+def effect_of(now: int | None, new: int | None) -> MoveEffect:
+    """Return the effect of a move between two offsets of one log; None is no position."""
+    if now == new:
+        return MoveEffect.KEEP
+    if new is None:
+        return MoveEffect.CLEAR
+    if now is None:
+        return MoveEffect.BEGIN
+    return MoveEffect.BACK if new < now else MoveEffect.FORWARD
 
 
 def plan_move(
@@ -154,9 +269,9 @@ def plan_move(
         return PositionMove(
             source, MoveEffect.RESTART, before, new, offset, again, left_out, other_incarnation
         )
-    if offset == before.offset:
-        return PositionMove(source, MoveEffect.KEEP, before, before, offset)
-    effect = MoveEffect.BACK if offset < before.offset else MoveEffect.FORWARD
+    effect = effect_of(before.offset, offset)
+    if effect is MoveEffect.KEEP:
+        return PositionMove(source, effect, before, before, offset)
     if copied is None or _other_incarnation(copied, log, landing):
         copied = before
     if offset <= copied.offset:
@@ -202,11 +317,6 @@ def plan_clear(
         again = max(0, before.offset - max(begins_at, before.start))
         left_out = max(0, begins_at - before.offset)
     return PositionMove(source, MoveEffect.CLEAR, before, None, begins_at, again, left_out, why)
-
-
-def find_refused(moves: Iterable[PositionMove]) -> list[PositionMove]:
-    """Return the refused moves."""
-    return [move for move in moves if move.effect is MoveEffect.REFUSED]
 
 
 def _refusal(offset: int, log: SourceLog | None, landing: TargetTopicState) -> str:
@@ -291,3 +401,18 @@ def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicSta
 
 def _differ(one: str, other: str) -> bool:
     return bool(one and other and one != other)
+
+
+def position_image(position: Position | None) -> str:
+    """Return a position in the journal's format (that of the commit topic); "" for none."""
+    return "" if position is None else position_value(position).decode()
+
+
+def position_of(text: str) -> Position | None:
+    """Return the position :func:`position_image` wrote; None for "" or damaged text."""
+    source = SourcePartition("", 0)
+    try:
+        _, _, record = read_commit_record(position_key("", source), text.encode())
+    except MalformedRecord:
+        return None
+    return record if isinstance(record, Position) else None

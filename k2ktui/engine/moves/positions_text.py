@@ -15,6 +15,7 @@ LARGEST_OFFSET = (1 << 63) - 1
 # The names that brokers accept (Topic.java). They contain no colon, so a colon ends the name.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SHOWN = 100
+_UNCHANGED = "Nothing was done."
 
 
 def is_topic_name(name: str) -> bool:
@@ -22,7 +23,9 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
+def parse_positions(
+    words: Iterable[str], unchanged: str = _UNCHANGED
+) -> dict[SourcePartition, int]:
     """Parse ``TOPIC:PARTITION:OFFSET`` words into offsets per source partition.
 
     Raises:
@@ -37,7 +40,8 @@ def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
                 raise ValueError(f"{source} is given twice, with different offsets")
         except ValueError as error:
             wrong.append(f"{_shown(word)}: {error}")
-    _refuse(wrong, "Write each position as TOPIC:PARTITION:OFFSET, such as orders:0:1234.")
+    hint = "Write each position as TOPIC:PARTITION:OFFSET, such as orders:0:1234."
+    _refuse(wrong, hint, unchanged)
     return positions
 
 
@@ -117,6 +121,6 @@ def _shown(word: str) -> str:
     return safe_text(word, _SHOWN) or "an empty argument"
 
 
-def _refuse(wrong: list[str], hint: str) -> None:
+def _refuse(wrong: list[str], hint: str, unchanged: str = _UNCHANGED) -> None:
     if wrong:
-        raise ConfigError("\n".join(wrong), unchanged="Nothing was done.", hint=hint)
+        raise ConfigError("\n".join(wrong), unchanged=unchanged, hint=hint)

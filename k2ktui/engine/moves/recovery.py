@@ -9,7 +9,7 @@ copied: a partition for which this is not shown is stopped, and the operator dec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import nlargest
 
 import numpy as np
@@ -27,7 +27,6 @@ from k2ktui.engine.moves.positions import (
     begin_at,
 )
 from k2ktui.engine.records.moved_topic import MovedTopic
-from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import Landed, Position, SourcePartition
 
 # Number of last copies of a partition that are compared. More make it likelier that one of them
@@ -45,25 +44,6 @@ class Copy:
     offset: int
     target: TargetPartition
     target_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What is rebuilt with the positions.
-
-    Attributes:
-        run: the run record of which a new term is begun: its term is the highest that any record
-            names, its slots are all that any run may have used.
-        ids: number of transactional ids that each shared slot may have used; one if it is missing.
-        moved: the topics that drills have moved, as drill records say.
-        is_whole: whether the mapping topic has lost no record since it was created. Otherwise a
-            record of the pipeline on the target may be of a producer id that nothing names.
-    """
-
-    run: Run
-    ids: Mapping[int, int] = field(default_factory=dict)
-    moved: tuple[MovedTopic, ...] = ()
-    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeGuard
 
+from k2ktui.engine.moves.positions import (
+    MoveEffect,
+    PositionMove,
+    PositionPlan,
+    SourceLog,
+    effect_of,
+)
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConfigError, K2kError, Refused
@@ -20,6 +26,8 @@ from k2ktui.mm2.flows.connect import NOTHING, SourceOffset
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.text import safe_message, safe_text
 
+# Journal name of a change.
+OPERATION = "mm2 offsets"
 SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 # These connectors store offset 0 and never read it (MirrorCheckpointTask, MirrorHeartbeatTask).
 _WITHOUT_POSITIONS = ("MirrorCheckpointConnector", "MirrorHeartbeatConnector")
@@ -27,24 +35,6 @@ _RESET = "auto.offset.reset"
 #: State of a connector that could not be asked for.
 NOT_READ = "not read"
 _LARGEST_OFFSET = (1 << 63) - 2
-
-
-class StoredMoveEffect(StrEnum):
-    """Effect of moving a position."""
-
-    KEEP = "keep"
-    FORWARD = "forward"
-    BACK = "back"
-    BEGIN = "begin"
-    CLEAR = "clear"
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Log start offset and high watermark of a source partition."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,74 +56,29 @@ class Connector:
     positions: Mapping[SourcePartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMove:
-    """One position before and after the move; None if no position is stored.
-
-    ``bounds`` is None if the source cluster was not queried.
-    """
-
-    source: SourcePartition
-    before: int | None
-    after: int | None
-    bounds: Bounds | None = None
-
-    @property
-    def effect(self) -> StoredMoveEffect:
-        """Effect of the move on copying."""
-        if self.before == self.after:
-            return StoredMoveEffect.KEEP
-        if self.after is None:
-            return StoredMoveEffect.CLEAR
-        if self.before is None:
-            return StoredMoveEffect.BEGIN
-        return StoredMoveEffect.FORWARD if self.after > self.before else StoredMoveEffect.BACK
-
-    @property
-    def again(self) -> int:
-        """Maximum number of records that are copied a second time, in offsets."""
-        if self.effect is not StoredMoveEffect.BACK or self.before is None or self.after is None:
-            return 0
-        return self.before - self.after
-
-    @property
-    def left_out(self) -> int:
-        """Maximum number of records that are never copied, in offsets."""
-        if self.effect is not StoredMoveEffect.FORWARD or self.before is None or self.after is None:
-            return 0
-        return self.after - self.before
-
-
-@dataclass(frozen=True, slots=True)
-class StoredChange:
-    """Moves of one connector's positions.
-
-    Attributes:
-        connector: the connector's name.
-        cluster: alias of the source cluster, as stored.
-        moves: one move per source partition.
-        notes: remarks for the operator.
-    """
-
-    connector: str
-    cluster: str
-    moves: tuple[StoredMove, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> tuple[StoredMove, ...]:
-        """The moves that change a stored position."""
-        return tuple(move for move in self.moves if move.effect is not StoredMoveEffect.KEEP)
-
-    def offsets(self) -> list[SourceOffset]:
-        """Return the offsets that Connect must store for these changes."""
-        return [connect_offset(self.cluster, move.source, move.after) for move in self.changes]
+def stored_move(source: SourcePartition, now: int | None, new: int | None) -> PositionMove:
+    """Return the move of a stored position; None if no position is stored."""
+    by = 0 if now is None or new is None else new - now
+    return PositionMove(
+        source,
+        effect_of(now, new),
+        None,
+        offset=new,
+        again=max(0, -by),
+        left_out=max(0, by),
+        stored=now,
+    )
 
 
 def connect_offset(cluster: str, source: SourcePartition, position: int | None) -> SourceOffset:
     """Return a position as Connect stores it; the order of the fields is part of the key."""
     place = {"cluster": cluster, "partition": source.partition, "topic": source.topic}
     return SourceOffset(place, None if position is None else {"offset": position - 1})
+
+
+def connect_offsets(change: PositionPlan) -> list[SourceOffset]:
+    """Return the offsets that Connect must store for the changes of a plan."""
+    return [connect_offset(change.alias, move.source, move.then) for move in change.changes]
 
 
 def read_positions(offsets: Iterable[SourceOffset]) -> dict[tuple[str, SourcePartition], int]:
@@ -236,8 +181,8 @@ def reset_notes(flow: FlowProperties) -> list[str]:
 def plan(
     connector: Connector,
     wanted: Mapping[SourcePartition, int | None],
-    bounds: Mapping[SourcePartition, Bounds] | None,
-) -> StoredChange:
+    bounds: Mapping[SourcePartition, SourceLog] | None,
+) -> PositionPlan:
     """Plan moves to exact positions; None clears a position, so that the partition starts over.
 
     Args:
@@ -258,7 +203,7 @@ def plan(
         if position == 0:
             notes.append(f"{safe_text(source)}: to start at 0, store no position")
         # Position 0 would be offset -1, which Connect rejects (MirrorUtils.validateSourceOffset).
-        moves.append(StoredMove(source, connector.positions.get(source), position or None, log))
+        moves.append(stored_move(source, connector.positions.get(source), position or None))
     if wrong:
         raise Refused(
             "MirrorMaker 2 cannot read from these positions:\n    " + "\n    ".join(wrong),
@@ -266,7 +211,7 @@ def plan(
             hint="List the partitions and their log bounds with k2ktui mm2 offsets show.",
         )
     unread = connector.state == NOT_READ
-    if any(m.effect is StoredMoveEffect.CLEAR or (unread and m.after is None) for m in moves):
+    if any(m.effect is MoveEffect.CLEAR or (unread and m.offset is None) for m in moves):
         notes.append(reset_in_words(connector.reset))
     if unread and not connector.positions and any(wanted.values()):
         notes.append(
@@ -275,10 +220,12 @@ def plan(
         )
     if bounds is None and any(wanted.values()):
         notes.append("the source cluster was not read: it is unknown whether these offsets exist")
-    return StoredChange(connector.name, connector.cluster, tuple(moves), tuple(notes))
+    return PositionPlan(
+        OPERATION, connector.name, tuple(moves), tuple(notes), alias=connector.cluster
+    )
 
 
-def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: bool) -> str:
+def _objection(position: int | None, log: SourceLog | None, reset: str, *, asked: bool) -> str:
     """Return why a position is unusable: the consumer would apply its reset policy instead."""
     if position is None:
         return ""
@@ -297,7 +244,23 @@ def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: b
     return ""
 
 
-def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -> None:
+def refuse_other(change: PositionPlan, name: str, alias: str) -> None:
+    """Check that a plan is one for this connector's positions.
+
+    Raises:
+        Refused: it is another connector's, or a pipeline's.
+    """
+    if (change.operation, change.pipeline, change.alias) != (OPERATION, name, alias):
+        raise Refused(
+            f"the plan is one of {safe_text(change.operation)} for {safe_text(change.pipeline)} "
+            f'with source alias "{safe_text(change.alias)}", not of {OPERATION} for '
+            f'{safe_text(name)} with "{safe_text(alias)}"',
+            unchanged="No offset was changed.",
+            hint="Plan the change again, for this connector.",
+        )
+
+
+def refuse_overtaken(change: PositionPlan, now: Mapping[SourcePartition, int]) -> None:
     """Check that no move has changed its effect because copying continued after planning.
 
     A move back remains a move back; a move forward that copying has overtaken would copy records
@@ -309,7 +272,7 @@ def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -
     lines = ""
     for move in change.changes:
         at = now.get(move.source)
-        if StoredMove(move.source, at, move.after).effect is not move.effect:
+        if effect_of(at, move.then) is not move.effect:
             said = "none" if at is None else at
             lines += f"\n    {safe_text(move.source)}: its position is {said} now"
     if lines:

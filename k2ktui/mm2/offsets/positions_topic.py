@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from k2ktui.engine.moves.positions import PositionPlan, SourceLog
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -28,16 +29,8 @@ from k2ktui.mm2.flows.formats import (
 from k2ktui.mm2.flows.liveness import find_signs_of_life, require_stopped
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.resources import state_unknown, topic_unknown
-from k2ktui.mm2.offsets.positions import (
-    NOT_READ,
-    Bounds,
-    Connector,
-    StoredChange,
-    connect_offset,
-    offsets_body,
-    refuse_overtaken,
-)
-from k2ktui.mm2.offsets.positions_backup import AppliedChange, not_put_back, write_backup
+from k2ktui.mm2.offsets.positions import NOT_READ, Connector
+from k2ktui.mm2.offsets.positions_backup import AppliedChange, back_up, not_put_back
 from k2ktui.mm2.offsets.source_logs import read_bounds
 from k2ktui.text import safe_text
 
@@ -80,7 +73,7 @@ class TopicPositions:
             name, state = str(flow), "RUNNING" if running else STOPPED
         return Connector(name, flow.source_alias, state, flow.reset, self.positions())
 
-    def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
+    def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
         """Return the bounds of the flow's source partitions.
 
         Raises:
@@ -136,7 +129,7 @@ class TopicPositions:
     def _is_ours(self, at: ConnectorPartition) -> bool:
         return at.connector == self._connector and at.cluster == self._flow.source_alias
 
-    def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:
+    def apply(self, change: PositionPlan, on_step: Callable[[str], None]) -> AppliedChange:
         """Apply a confirmed change while MirrorMaker 2 is stopped.
 
         Raises:
@@ -148,20 +141,14 @@ class TopicPositions:
             on_step("checking that it is stopped")
         self.require_stopped(_UNCHANGED)
         now = self.positions()
-        refuse_overtaken(change, now)
-        old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
-        kept = write_backup(change.connector, offsets_body(old))
-        log.info(
-            "%s: moving %d positions, those before are in %s", change.connector, len(old), kept
-        )
-        on_step(f"the previous positions are in {kept}")
+        kept = back_up(change, str(self._flow), self._flow.source_alias, now, on_step)
         writer = KeyedWriter(self._target, self._flow.connect_offsets_topic)
         try:
-            self._write(writer, {m.source: m.after for m in change.changes})
+            self._write(writer, {m.source: m.then for m in change.changes})
         except BaseException as error:
             if isinstance(error, Refused) and self.positions() == now:
                 raise  # nothing was written, so there is nothing to restore
-            log.warning("%s: not moved, restoring the positions before", change.connector)
+            log.warning("%s: not moved, restoring the positions before", change.pipeline)
             log.debug("the cause", exc_info=error)
             before = {m.source: now.get(m.source) for m in change.changes}
             self._put_back(writer, before, kept, error)

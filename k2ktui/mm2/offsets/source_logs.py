@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import IsolationLevel
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.mm2.offsets.positions import Bounds
+from k2ktui.kafka.clients import Cluster
+from k2ktui.sync.log_bounds import read_source_logs
 
 _PREFIX = "source.cluster."
 
@@ -30,7 +31,7 @@ def connector_source(config: Mapping[str, str]) -> ClusterConfig:
 
 def read_bounds(
     config: ClusterConfig, sources: Collection[SourcePartition]
-) -> dict[SourcePartition, Bounds]:
+) -> dict[SourcePartition, SourceLog]:
     """Return the log start offset and high watermark of the partitions that exist.
 
     Raises:
@@ -38,16 +39,5 @@ def read_bounds(
     """
     cluster = Cluster(config, "source")
     topics = cluster.describe(sorted({source.topic for source in sources}))
-    where = [
-        (source.topic, source.partition)
-        for source in sources
-        if isinstance(topic := topics[source.topic], TopicDescription)
-        and source.partition < topic.partitions
-    ]
-    starts = cluster.offsets(where, OffsetSpec.earliest())
-    ends = cluster.offsets(where, OffsetSpec.latest())
-    return {
-        SourcePartition(*at): Bounds(starts[at], ends[at])
-        for at in where
-        if at in starts and at in ends
-    }
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    return read_source_logs(cluster, topics, sources, isolation=isolation)

@@ -14,13 +14,13 @@ from typing import Any
 
 import yaml
 
+from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows.connect import NOTHING
 from k2ktui.mm2.flows.resources import MIRROR_MAKER, ConnectorReference, StrimziResource
 from k2ktui.mm2.offsets.positions import (
     NOT_READ,
     Connector,
-    StoredChange,
     connect_offset,
     offsets_body,
 )
@@ -55,7 +55,7 @@ def unreachable_connector(connector: str) -> Connector:
     return Connector(connector, source, NOT_READ, "earliest", {})
 
 
-def manifest(where: StrimziResource, change: StoredChange) -> str:
+def manifest(where: StrimziResource, change: PositionPlan) -> str:
     """Return the ConfigMap with the offsets as YAML, with the required commands as comments.
 
     It contains all positions of the change; writing unchanged ones is harmless.
@@ -63,16 +63,16 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
     Raises:
         ConfigError: the connector's name does not follow Strimzi's naming.
     """
-    if where.kind == MIRROR_MAKER and not _CONNECTOR_NAME.fullmatch(change.connector):
+    if where.kind == MIRROR_MAKER and not _CONNECTOR_NAME.fullmatch(change.pipeline):
         raise ConfigError(
-            f"{safe_text(change.connector)} is not a connector of a KafkaMirrorMaker2; their "
+            f"{safe_text(change.pipeline)} is not a connector of a KafkaMirrorMaker2; their "
             "names are A->B.MirrorSourceConnector",
             unchanged=NOTHING,
         )
     config_map = f"{where.name}-offsets"
     whole = where.kind == MIRROR_MAKER
-    entry = f"{change.connector.replace('->', '--')}.json" if whole else "offsets.json"
-    offsets = [connect_offset(change.cluster, move.source, move.after) for move in change.moves]
+    entry = f"{change.pipeline.replace('->', '--')}.json" if whole else "offsets.json"
+    offsets = [connect_offset(change.alias, move.source, move.then) for move in change.moves]
     metadata = {"name": config_map}
     if where.namespace:
         metadata["namespace"] = where.namespace
@@ -87,7 +87,7 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
 
 
 def _steps(
-    where: StrimziResource, change: StoredChange, config_map: str, entry: str
+    where: StrimziResource, change: PositionPlan, config_map: str, entry: str
 ) -> Iterator[str]:
     alter = {"fromConfigMap": {"name": config_map}}
     yield "1. Stop the connector, and wait until the second command prints STOPPED:"
@@ -98,7 +98,7 @@ def _steps(
     yield f"   {_annotate(where, change)}"
     yield "4. Resume the connector:"
     yield from _set_state(where, change, "running", None)
-    url = f"{ConnectorReference(change.connector).url}/offsets"
+    url = f"{ConnectorReference(change.pipeline).url}/offsets"
     template = shlex.quote(f"{{{{index .data {json.dumps(entry)}}}}}")
     namespace = f" -n {shlex.quote(where.namespace)}" if where.namespace else ""
     yield "Where Strimzi is older than 0.44, use Connect's REST API in a pod instead of step 3:"
@@ -112,7 +112,7 @@ def _steps(
 
 
 def _set_state(
-    where: StrimziResource, change: StoredChange, state: str, alter: Mapping[str, Any] | None
+    where: StrimziResource, change: PositionPlan, state: str, alter: Mapping[str, Any] | None
 ) -> Iterator[str]:
     """Yield the command that sets the state, and adds or removes ``alterOffsets``."""
     if where.kind == MIRROR_MAKER and not where.mirror:
@@ -126,7 +126,7 @@ def _set_state(
         # A merge patch would replace the whole list; the test guards against a changed order.
         section = f"{where.mirror}/sourceConnector"
         steps: list[dict[str, Any]] = [
-            {"op": "test", "path": f"{where.mirror}{where.source_path}", "value": change.cluster},
+            {"op": "test", "path": f"{where.mirror}{where.source_path}", "value": change.alias},
             {"op": "add", "path": f"{section}/state", "value": state},
         ]
         path = f"{section}/alterOffsets"
@@ -140,15 +140,15 @@ def _set_state(
     yield f"   kubectl patch {where.selector} --type={kind} -p {shlex.quote(patch)}"
 
 
-def _state_path(where: StrimziResource, change: StoredChange) -> str:
+def _state_path(where: StrimziResource, change: PositionPlan) -> str:
     if where.kind == MIRROR_MAKER:
-        name = json.dumps(change.connector)
+        name = json.dumps(change.pipeline)
         return f"{{.status.connectors[?(@.name=={name})].connector.state}}"
     return "{.status.connectorStatus.connector.state}"
 
 
-def _fragment(change: StoredChange, spec: Mapping[str, Any]) -> list[str]:
-    source, _, rest = change.connector.partition("->")
+def _fragment(change: PositionPlan, spec: Mapping[str, Any]) -> list[str]:
+    source, _, rest = change.pipeline.partition("->")
     mirror = {
         "sourceCluster": source,
         "targetCluster": rest.rpartition(".")[0],
@@ -158,10 +158,10 @@ def _fragment(change: StoredChange, spec: Mapping[str, Any]) -> list[str]:
     return [f"     {line}" for line in lines]
 
 
-def _annotate(where: StrimziResource, change: StoredChange) -> str:
+def _annotate(where: StrimziResource, change: PositionPlan) -> str:
     marks = ["strimzi.io/connector-offsets=alter"]
     if where.kind == MIRROR_MAKER:
-        marks.append(f"strimzi.io/mirrormaker-connector={change.connector}")
+        marks.append(f"strimzi.io/mirrormaker-connector={change.pipeline}")
     return f"kubectl annotate {where.selector} {shlex.join(marks)}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from zlib import crc32
 
 from confluent_kafka import IsolationLevel
@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import JournalRow
+from k2ktui.engine.moves.positions import position_image
 from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.state import (
     Covers,
@@ -44,8 +45,7 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.positions.position_planner import position_image
-from k2ktui.sync.positions.position_writer import refuse_running
+from k2ktui.sync.positions.position_writer import PositionWriteResult, refuse_running
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -56,15 +56,6 @@ _RANGES_A_RECORD = 5_000
 _READ_S = 60.0
 _DRIVER_SLOT = -1
 WHAT = "mm2 takeover"
-
-
-@dataclass(frozen=True, slots=True)
-class TakenOver:
-    """Result of a takeover: its term, journal entry id ("" if none), and notes."""
-
-    term: int
-    entry: str
-    notes: tuple[str, ...] = ()
 
 
 def require_new(config: PipelineConfig, target: Cluster) -> None:
@@ -95,7 +86,7 @@ def _require_none(config: PipelineConfig, positions: int) -> None:
 
 def take_over(
     config: PipelineConfig, mirror: MirrorMakerSource, plan: TakeoverPlan, may: Access
-) -> TakenOver:
+) -> PositionWriteResult:
     """Write positions and mappings exactly as planned.
 
     Args:
@@ -134,7 +125,8 @@ def take_over(
     finally:
         ownership.close()
     entry, unwritten = _journal(config, target, positions)
-    return TakenOver(term, entry, tuple(text for text in (note, unwritten) if text))
+    notes = tuple(text for text in (note, unwritten) if text)
+    return PositionWriteResult(term, entry, notes, len(positions))
 
 
 def _require_no_losses(config: PipelineConfig, ownership: Ownership) -> None:
@@ -240,11 +232,10 @@ def _journal(
         (group, JournalRow(s.topic, s.partition, None, "", p.offset, position_image(p), "applied"))
         for s, p in positions.items()
     ]
-    store = StateStore(config, target)
-    try:
-        return JournalWriter(store.put, config.name).record(WHAT, rows), ""
-    except K2kError as error:
-        log.warning("the journal entry is not written: %s", error.message)
-        return "", f"the take-over was not recorded in the journal: {error.message}"
-    finally:
-        store.close()
+    with closing(StateStore(config, target)) as store:
+        entry, note = JournalWriter(store.put, config.name).note_made(
+            WHAT, rows, unwritten="the take-over was not recorded in the journal"
+        )
+    if note:
+        log.warning("%s", note)
+    return entry, note

@@ -27,7 +27,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
-from k2ktui.engine.moves.recovery import Recovery
+from k2ktui.engine.moves.positions import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
 from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence, find_lost_term

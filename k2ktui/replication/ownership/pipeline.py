@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.moves.recovery import Recovery
+from k2ktui.engine.moves.positions import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.kafka.clients import Cluster

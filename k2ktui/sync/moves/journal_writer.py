@@ -18,6 +18,9 @@ from k2ktui.engine.moves.journal import (
     StateRecord,
     new_id,
 )
+from k2ktui.engine.moves.positions import PositionMove, position_image
+from k2ktui.engine.records.state import Position
+from k2ktui.errors import K2kError
 from k2ktui.sync.moves.plans import whoami
 
 
@@ -61,6 +64,24 @@ class JournalWriter:
         header = self._header(operation, counts, plan)
         self._put([*beside, *_parts(header.id, rows), header], gone)
         return header.id
+
+    def note_made(
+        self,
+        operation: str,
+        rows: Iterable[EntryRow],
+        *,
+        plan: str = "",
+        unwritten: str = "the change was not recorded in the journal",
+    ) -> tuple[str, str]:
+        """Write an entry of changes that are made, whatever becomes of it.
+
+        Returns:
+            The entry's id and "", or "" and a note, which begins with ``unwritten``.
+        """
+        try:
+            return self.record(operation, rows, plan=plan), ""
+        except K2kError as error:
+            return "", f"{unwritten}: {error.message}"
 
     def begin(
         self,
@@ -107,3 +128,16 @@ def _parts(entry: str, rows: Iterable[EntryRow]) -> list[JournalRows]:
     for group, row in rows:
         by_group.setdefault(group, []).append(row)
     return [JournalRows(entry, group, tuple(of_group)) for group, of_group in by_group.items()]
+
+
+def position_row(move: PositionMove, written: Position | None = None) -> JournalRow:
+    """Return a move that was made as a row of the journal; ``written`` is the new record."""
+    return JournalRow(
+        move.source.topic,
+        move.source.partition,
+        move.now,
+        position_image(move.before),
+        move.then,
+        position_image(written),
+        str(move.effect),
+    )

@@ -6,14 +6,12 @@ The pipeline may run: its positions stay as they are, and it sees the acknowledg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.moves.journal import JournalRow
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import K2kError
 from k2ktui.kafka.control.keyed_writer import KeyedWriter
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import read_commit_state
@@ -21,25 +19,11 @@ from k2ktui.replication.ownership.epochs import DRIVER
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.position_writer import PositionWriteResult
 
 OPERATION = "offsets acknowledge"
 ACKNOWLEDGED = "acknowledged"
 _READ_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgment:
-    """What was acknowledged.
-
-    Attributes:
-        logs: the records that were written.
-        entry: id of the journal entry, "" if none could be written.
-        notes: messages for the operator.
-    """
-
-    logs: tuple[DeletedLog, ...] = ()
-    entry: str = ""
-    notes: tuple[str, ...] = ()
 
 
 def find_unacknowledged(
@@ -65,8 +49,8 @@ def find_unacknowledged(
 
 
 def acknowledge(
-    config: PipelineConfig, planner: PositionPlanner, logs: Sequence[DeletedLog], may: Access
-) -> Acknowledgment:
+    planner: PositionPlanner, logs: Sequence[DeletedLog], may: Access
+) -> PositionWriteResult:
     """Record that an operator knows of these logs, and add it to the journal.
 
     Raises:
@@ -76,7 +60,7 @@ def acknowledge(
     require(may, "acknowledging a deleted topic")
     topic = planner.commit_topic()
     if topic is None or not logs:
-        return Acknowledgment()
+        return PositionWriteResult()
     who, at = whoami(), now_ms()
     known = tuple(replace(log, acknowledged=who, at_ms=at) for log in logs)
     # The partition to which runs write their own: the later record counts.
@@ -93,8 +77,6 @@ def acknowledge(
         )
         for log in known
     ]
-    try:
-        entry = JournalWriter(planner.store.put, config.name).record(OPERATION, rows)
-    except K2kError as error:
-        return Acknowledgment(known, "", (f"the journal was not written: {error.message}",))
-    return Acknowledgment(known, entry)
+    journal = JournalWriter(planner.store.put, planner.config.name)
+    entry, note = journal.note_made(OPERATION, rows, unwritten="the journal was not written")
+    return PositionWriteResult(0, entry, (note,) if note else (), len(known))

@@ -2,50 +2,40 @@
 
 A restored cluster answers with another id, so that every start is refused. An operator accepts it
 by its id. The plan decides for each partition whether it goes on, by what both clusters hold now
-(``engine/moves/acceptance.py``); ``PositionWriter`` in ``sync/moves`` carries it out while
-the pipeline is stopped, and records the former id as an alias of the new one.
+(``engine/moves/acceptance.py``); ``PositionWriter`` carries it out while the pipeline is stopped,
+and records the former id as an alias of the new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
-from k2ktui.engine.moves.acceptance import LastCopy, find_doubt, plan_acceptance
-from k2ktui.engine.moves.positions import SourceLog
+from k2ktui.engine.moves.acceptance import find_doubt, plan_acceptance
+from k2ktui.engine.moves.positions import ACCEPT, PositionPlan, SourceLog
+from k2ktui.engine.moves.recovery import Copy
 from k2ktui.engine.records.cluster_pair import ClusterPair, Side
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.log.content import AbsenceReason, ContentReader, RecordPart, RecordRange
+from k2ktui.log.content import AbsenceReason, RecordPart, RecordRange
 from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
-from k2ktui.sync.log_bounds import existing_topics, require_bounds
+from k2ktui.sync.log_bounds import existing_topics, read_source_logs, require_bounds
 from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
-from k2ktui.sync.positions.position_planner import ACCEPT, PositionPlan
+from k2ktui.sync.positions.copies import read_copies
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 from k2ktui.text import list_names, safe_text
 
 _READ_S = 60.0
-_AT_ONCE = 1_000
 _UNCHANGED = "Nothing was changed."
 _RESTORED = "Whether its partitions were restored"
 _CHECK = "Compare with k2ktui check -f FILE, which names both ids."
-
-
-@dataclass(frozen=True, slots=True)
-class _Logs:
-    """What both clusters hold now: logs on the source, topic ids and ends on the target."""
-
-    source: Mapping[SourcePartition, SourceLog]
-    target_ids: Mapping[str, str]
-    ends: Mapping[TargetPartition, int]
 
 
 def plan_to_accept(config: PipelineConfig, ids: Collection[str]) -> PositionPlan:
@@ -68,20 +58,19 @@ def plan_to_accept(config: PipelineConfig, ids: Collection[str]) -> PositionPlan
     recorded = state.run.pair
     sides = _require_acceptable(recorded, now, ids)
     positions = state.positions
-    logs = _read_logs(source, target, positions)
-    copies, unmapped = _compare_last(config, source, target, state, sides)
+    logs, target_ids, ends = _read_logs(source, target, positions)
+    compared, unmapped = _compare_last(config, source, target, state, sides)
     moves = []
     for at in sorted(positions):
         doubt = find_doubt(
             positions[at],
-            logs.source.get(at),
-            logs.target_ids.keys(),
-            logs.ends,
-            copies.get(at),
+            logs.get(at),
+            target_ids.keys(),
+            ends,
+            compared.get(at),
             unmapped.get(at, ""),
         )
-        log = logs.source.get(at)
-        moves.append(plan_acceptance(at, positions[at], doubt, log, logs.target_ids, sides))
+        moves.append(plan_acceptance(at, positions[at], doubt, logs.get(at), target_ids, sides))
     return PositionPlan(
         ACCEPT, config.name, tuple(moves), recorded=recorded, accepted=recorded.accept(now)
     )
@@ -147,17 +136,13 @@ def _require_acceptable(
 
 def _read_logs(
     source: Cluster, target: Cluster, positions: Mapping[SourcePartition, Position]
-) -> _Logs:
-    """Read the bounds of all logs; a partition that exists and has no bounds decides nothing."""
+) -> tuple[dict[SourcePartition, SourceLog], dict[str, str], dict[TargetPartition, int]]:
+    """Read the source's logs, and ids and ends on the target.
+
+    A partition that exists and has no bounds decides nothing.
+    """
     topics = existing_topics(source, {at.topic for at in positions}, _RESTORED)
-    existing = [
-        (at.topic, at.partition)
-        for at in positions
-        if at.topic in topics and at.partition < topics[at.topic].partitions
-    ]
-    starts = source.offsets(existing, OffsetSpec.earliest())
-    ends = source.offsets(existing, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    require_bounds(source, existing, starts, ends)
+    logs = read_source_logs(source, topics, positions, required=True)
     names = {name for position in positions.values() for name in position.target_topics}
     targets = existing_topics(target, names, _RESTORED)
     written = {(at.topic, at.partition) for p in positions.values() for at in p.landed}
@@ -165,14 +150,8 @@ def _read_logs(
     absent = {at for at in written if at[0] not in targets or at[1] >= targets[at[0]].partitions}
     known = target.offsets(written - absent, OffsetSpec.latest())
     require_bounds(target, written - absent, known)
-    return _Logs(
-        {
-            SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
-            for at in existing
-        },
-        {name: topic.topic_id for name, topic in targets.items()},
-        {**known, **dict.fromkeys(absent, 0)},
-    )
+    ids = {name: topic.topic_id for name, topic in targets.items()}
+    return logs, ids, {**known, **dict.fromkeys(absent, 0)}
 
 
 def _compare_last(
@@ -181,8 +160,8 @@ def _compare_last(
     target: Cluster,
     state: CommitState,
     sides: Collection[Side],
-) -> tuple[dict[SourcePartition, LastCopy], dict[SourcePartition, str]]:
-    """Return the last copied records, compared on both clusters, and where they are unknown."""
+) -> tuple[dict[SourcePartition, str], dict[SourcePartition, str]]:
+    """Compare the last copied records on both clusters; return doubts, and why some are unknown."""
     if not config.features.offset_mapping:
         return {}, dict.fromkeys(state.positions, "features.offsetMapping is disabled")
     mappings = PipelineMappings(config, target)
@@ -205,32 +184,23 @@ def _compare_last(
     finally:
         mappings.close()
     writers = _own_producers(state) if "target" in sides else frozenset()
-    order = sorted(copies)
-    with ContentReader(source) as left, ContentReader(target) as right:
-        for begin in range(0, len(order), _AT_ONCE):
-            some = order[begin : begin + _AT_ONCE]
-            on_target = right.stretches(
-                [((*copies[at].target, copies[at].target_offset), 1) for at in some], _READ_S
-            )
-            here = left.stretches(
-                [((at.topic, at.partition, copies[at].offset), 1) for at in some], _READ_S
-            )
-            for at, one, other in zip(some, here, on_target, strict=True):
-                doubt = _compare(config, at, one, other, writers)
-                copies[at] = replace(copies[at], doubt=doubt)
-    return copies, unmapped
+    with closing(read_copies(source, target, sorted(copies.items()))) as read_pairs:
+        compared = {
+            at: _compare(config, at, one, other, writers) for at, _, one, other in read_pairs
+        }
+    return compared, unmapped
 
 
-def _find_last(replica: Replica) -> LastCopy | None:
-    last: LastCopy | None = None
+def _find_last(replica: Replica) -> Copy | None:
+    last: Copy | None = None
     for target, ranges in replica.target_ranges.items():
         end, landed = ranges.end, ranges.last_landed
         if end is not None and landed is not None and (last is None or last.offset < end - 1):
-            last = LastCopy(end - 1, target, landed)
+            last = Copy(end - 1, target, landed)
     return last
 
 
-def _find_hole(replica: Replica, last: LastCopy | None) -> str:
+def _find_hole(replica: Replica, last: Copy | None) -> str:
     """Return why a record after the last one that is mapped may have been copied; "" if none."""
     assert replica.position is not None
     end = last.offset + 1 if last is not None else replica.position.start

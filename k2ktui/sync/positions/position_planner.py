@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.moves.journal import JournalRow
 from k2ktui.engine.moves.positions import (
+    CLEAR,
+    PASS,
+    SET,
     PositionMove,
+    PositionPlan,
     SourceLog,
     TargetTopicState,
     mark_returned,
     plan_clear,
     plan_move,
+    position_image,
+    position_of,
 )
-from k2ktui.engine.moves.recovery import Recovery
-from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.evidence import find_lost_term
 from k2ktui.engine.records.run_record import NO_RUN
-from k2ktui.engine.records.state import (
-    MalformedRecord,
-    Position,
-    SourcePartition,
-    position_key,
-    position_value,
-    read_commit_record,
-)
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import count_lag
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
@@ -42,12 +37,10 @@ from k2ktui.replication.ownership.commit_state import (
 from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.log_bounds import read_source_logs
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 
-SET, CLEAR, PASS = "offsets set", "offsets clear", "offsets pass"
-RECOVER = "offsets recover"
-ACCEPT = "accept cluster"
 _READ_S = 30.0
 
 
@@ -67,38 +60,6 @@ class PositionRow:
         return count_lag(
             self.position.offset if self.position else None, self.log.end if self.log else None
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PositionPlan:
-    """A plan for positions; making it changes nothing.
-
-    Attributes:
-        operation: ``offsets set``, ``offsets clear``, ``offsets recover`` or ``accept cluster``.
-        pipeline: its name.
-        moves: one per partition.
-        notes: messages for the operator about the plan as a whole.
-        recorded, accepted: the clusters on record, and those to be recorded with the positions;
-            both are unknown if the record stays as it is.
-        recovery: what is rebuilt with the positions; None if they are not recovered.
-        lost: the partitions whose position is lost, as far as the plan does not decide them.
-        is_whole: whether nothing of the pipeline is left once the plan is applied.
-    """
-
-    operation: str
-    pipeline: str
-    moves: tuple[PositionMove, ...]
-    notes: tuple[str, ...] = ()
-    recorded: ClusterPair = UNKNOWN_PAIR
-    accepted: ClusterPair = UNKNOWN_PAIR
-    recovery: Recovery | None = None
-    lost: frozenset[SourcePartition] = frozenset()
-    is_whole: bool = False
-
-    @property
-    def changes(self) -> tuple[PositionMove, ...]:
-        """The moves that write something."""
-        return tuple(move for move in self.moves if move.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +156,7 @@ class PositionPlanner:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         view = self._view({source.topic for source in wanted}, must_have_run=True)
-        copied = self._copied_positions(view)
-        moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
-        notes = self._notes(view, moves)
-        lost = frozenset(view.lost - wanted.keys())
-        return PositionPlan(SET, self.config.name, tuple(moves), notes, lost=lost)
+        return self._plan(view, wanted)
 
     def plan_pass(self, ends: Mapping[SourcePartition, int]) -> PositionPlan:
         """Plan moves past offsets whose records the opposite pipeline wrote: nothing is left out.
@@ -226,14 +183,12 @@ class PositionPlanner:
         view = self._view((), must_have_run=True)
         chosen = [source for source in sorted(view.positions) if topic(source.topic)]
         wanted = self._offsets_at(chosen, view, kind, timestamp_ms)
-        copied = self._copied_positions(view)
-        moves = [self._move(s, wanted[s], view, copied.get(s)) for s in chosen if s in wanted]
         notes = [
             f"{safe_text(source)} does not exist on the source: its position is kept"
             for source in chosen
             if source not in wanted
         ]
-        return PositionPlan(SET, self.config.name, tuple(moves), tuple(notes), lost=view.lost)
+        return self._plan(view, wanted, notes)
 
     def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> PositionPlan:
         """Plan the removal of positions, lost ones included; errors as for :meth:`plan_set`."""
@@ -258,7 +213,7 @@ class PositionPlanner:
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
         """Return the logs of source partitions; partitions that cannot be read are left out."""
         topics = self._source.describe(sorted({s.topic for s in sources}))
-        return self._logs(topics, sources)
+        return read_source_logs(self._source, topics, sources)
 
     def _view(self, topics: Collection[str], *, must_have_run: bool = False) -> _View:
         commit = self.commit_topic()
@@ -281,13 +236,13 @@ class PositionPlanner:
             for number in range(topic.partitions)
         }
         targets = {name for position in positions.values() for name in position.target_topics}
-        targets |= {name for topic in topics for name in self._target_names(topic)}
+        targets |= {name for topic in topics for name in find_target_names(self.config, topic)}
         on_target = self.target.describe(sorted(targets))
         ids = {n: t.topic_id for n, t in on_target.items() if isinstance(t, TopicDescription)}
         written = [(at.topic, at.partition) for p in positions.values() for at in p.landed]
         return _View(
             positions,
-            self._logs(on_source, sources),
+            read_source_logs(self._source, on_source, sources),
             ids,
             self.target.offsets({at for at in written if at[0] in ids}, OffsetSpec.latest()),
             lost,
@@ -314,7 +269,7 @@ class PositionPlanner:
         for name, topic in topics.items():
             if not isinstance(topic, TopicDescription) or name in state.moved:
                 continue
-            on_target = self.target.describe(sorted(self._target_names(name)))
+            on_target = self.target.describe(sorted(find_target_names(self.config, name)))
             counts = {
                 n: t.partitions for n, t in on_target.items() if isinstance(t, TopicDescription)
             }
@@ -335,25 +290,6 @@ class PositionPlanner:
             if number < count
         }
 
-    def _logs(
-        self, topics: Mapping[str, object], sources: Collection[SourcePartition]
-    ) -> dict[SourcePartition, SourceLog]:
-        ids = {n: t.topic_id for n, t in topics.items() if isinstance(t, TopicDescription)}
-        where = [(s.topic, s.partition) for s in sources if s.topic in ids]
-        starts = self._source.offsets(where, OffsetSpec.earliest())
-        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        return {
-            SourcePartition(*at): SourceLog(starts[at], ends[at], ids[at[0]])
-            for at in where
-            if at in starts and at in ends
-        }
-
-    def _target_names(self, topic: str) -> tuple[str, ...]:
-        try:
-            return target_names(self.config, topic)
-        except K2kError:
-            return ()
-
     def _landing(self, source: SourcePartition, view: _View) -> TargetTopicState | None:
         """Return the target of a partition's records, None if there is none."""
         position, shorter = view.positions.get(source), ""
@@ -362,13 +298,19 @@ class PositionPlanner:
                 shorter = f"{landed.topic}-{landed.partition}"
             topics, partition = tuple(position.target_topics), position.target_partition
         else:
-            topics = self._target_names(source.topic)
+            topics = find_target_names(self.config, source.topic)
             scatters = self.config.replication.sink.scatters
             partition = None if scatters else source.partition
-        if not topics:
-            return None
-        first, *further = ((name, view.target_ids.get(name)) for name in topics)
-        return TargetTopicState(first[0], partition, first[1], tuple(further), shorter)
+        return TargetTopicState.of(topics, view.target_ids, partition, shorter)
+
+    def _plan(
+        self, view: _View, wanted: Mapping[SourcePartition, int], notes: Sequence[str] = ()
+    ) -> PositionPlan:
+        copied = self._copied_positions(view)
+        moves = tuple(self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted))
+        notes = (*notes, *self._notes(view, moves))
+        lost = view.lost.difference(wanted)
+        return PositionPlan(SET, self.config.name, moves, notes, lost=lost)
 
     def _move(
         self, source: SourcePartition, offset: int, view: _View, copied: Position | None
@@ -440,29 +382,9 @@ class PositionPlanner:
         return copied
 
 
-def position_image(position: Position | None) -> str:
-    """Return a position in the journal's format (that of the commit topic); "" for none."""
-    return "" if position is None else position_value(position).decode()
-
-
-def position_of(text: str) -> Position | None:
-    """Return the position :func:`position_image` wrote; None for "" or damaged text."""
-    source = SourcePartition("", 0)
+def find_target_names(config: PipelineConfig, topic: str) -> tuple[str, ...]:
+    """Return the names of a source topic's target topics; none if it is not to be copied."""
     try:
-        _, _, record = read_commit_record(position_key("", source), text.encode())
-    except MalformedRecord:
-        return None
-    return record if isinstance(record, Position) else None
-
-
-def journal_row(move: PositionMove, after: Position | None, result: str) -> JournalRow:
-    """Return a move as a row of the journal."""
-    return JournalRow(
-        move.source.topic,
-        move.source.partition,
-        move.before.offset if move.before else None,
-        position_image(move.before),
-        after.offset if after else None,
-        position_image(after),
-        result,
-    )
+        return target_names(config, topic)
+    except K2kError:
+        return ()

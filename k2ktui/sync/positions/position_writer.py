@@ -22,13 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import Runner
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, find_refused
-from k2ktui.engine.moves.recovery import Recovery, Writers
+from k2ktui.engine.moves.positions import (
+    CLEAR,
+    MoveEffect,
+    PositionMove,
+    PositionPlan,
+    Recovery,
+    SourceLog,
+)
 from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
@@ -41,9 +45,10 @@ from k2ktui.replication.ownership.commit_state import CommitState, read_commit_s
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved, write_moved_positions
-from k2ktui.sync.moves.journal_writer import JournalWriter
+from k2ktui.sync.moves.journal_writer import JournalWriter, position_row
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.sync.positions.position_planner import CLEAR, PositionPlan, PositionPlanner, journal_row
+from k2ktui.sync.positions.position_planner import PositionPlanner
+from k2ktui.sync.positions.recovery import plan_to_recover, read_writers, require_same
 from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."
@@ -55,53 +60,37 @@ _ANYWHERE = (MoveEffect.CLEAR, MoveEffect.STOP)
 Written = Mapping[SourcePartition, Position | None]
 
 
-class RecoverySteps(Protocol):
-    """What applying a recovered plan needs to read once every run is fenced."""
-
-    def require_same(self, change: PositionPlan) -> None:
-        """Refuse a plan that would be another one now; raises Refused, or as planning does."""
-
-    def read_writers(self) -> Writers:
-        """Return whose batches the target has; raises ConnectionFailed or TimedOut."""
-
-
 class PipelineRunning(Refused):
     """The pipeline is running: its positions are its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionWriteResult:
-    """The result of applying a position plan.
+    """What was written for a pipeline's positions, or to acknowledge what they passed.
 
     Attributes:
-        term: term of the written positions; 0 if there was nothing to write.
+        term: term of the written positions; 0 if none was written.
         entry: id of the journal entry, "" if none could be written.
         notes: messages for the operator.
+        count: number of partitions of which something was written.
     """
 
     term: int = 0
     entry: str = ""
     notes: tuple[str, ...] = ()
+    count: int = 0
 
 
 class PositionWriter:
     """Applies position plans of one pipeline.
 
     Args:
-        config: the pipeline.
         positions: the planner that made the plans.
-        steps: what recovered plans need; others do without.
     """
 
-    def __init__(
-        self,
-        config: PipelineConfig,
-        positions: PositionPlanner,
-        steps: RecoverySteps | None = None,
-    ) -> None:
-        self._config = config
+    def __init__(self, positions: PositionPlanner) -> None:
+        self._config = positions.config
         self._positions = positions
-        self._steps = steps
 
     def apply(self, change: PositionPlan, may: Access) -> PositionWriteResult:
         """Fence any run of the pipeline and write exactly what was planned.
@@ -111,25 +100,34 @@ class PositionWriter:
             may: the caller's access rights.
 
         Raises:
-            Refused: not allowed, the pipeline runs, a move is refused, or the positions or source
-                logs have changed since the plan was made.
+            Refused: not allowed, the plan is another pipeline's, the pipeline runs, a move is
+                refused, or the positions or source logs have changed since the plan was made.
             PartlyApplied: the positions read back differ from those written.
             ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
         """
         require(may, "changing positions")
         refuse_bad(change)
+        self._refuse_other(change)
         if not change.changes:
             return PositionWriteResult()
         is_moved = self._is_moved(change)
-        notes = [] if is_moved else self.refuse_running()
+        unknown = [] if is_moved else self.refuse_running()
         journal_note = self._prepare_journal()
         term, written = self._write_moved(change) if is_moved else self._write_alone(change)
         entry = ""
         if not journal_note:
             entry, journal_note = self._journal(change, written)
-        return PositionWriteResult(
-            term, entry, tuple(note for note in (*notes, journal_note) if note)
-        )
+        notes = tuple(note for note in (*unknown, journal_note) if note)
+        return PositionWriteResult(term, entry, notes, len(written))
+
+    def _refuse_other(self, change: PositionPlan) -> None:
+        if change.pipeline != self._config.name:
+            raise Refused(
+                f"the plan is for {safe_text(change.pipeline)}, not for pipeline "
+                f"{safe_text(self._config.name)}",
+                unchanged=_UNCHANGED,
+                hint="Plan the change again, for this pipeline.",
+            )
 
     def require_stopped(self, change: PositionPlan) -> None:
         """Refuse a plan before it is confirmed if the pipeline runs, and copies these topics.
@@ -215,8 +213,7 @@ class PositionWriter:
         topic = target.find(name)
         if topic is not None:
             await_stable(target, name, topic.partitions, config.coordination.commit.sync_timeout_s)
-        assert self._steps is not None
-        self._steps.require_same(change)
+        require_same(change, plan_to_recover(config))
 
     def _write_cleared(self, change: PositionPlan, term: int) -> None:
         """Let what earlier runs left say nothing of the positions that are to be removed.
@@ -337,8 +334,7 @@ class PositionWriter:
         positions: Mapping[SourcePartition, Position],
     ) -> None:
         """Write recovered positions, with all that was lost beside them."""
-        assert self._steps is not None
-        writers = self._steps.read_writers()
+        writers = read_writers(self._config, self._positions.target)
         is_registered = recovery.is_whole or not writers.others
         ownership.write_recovered(
             positions, recovery.moved, writers.own, is_registered=is_registered
@@ -347,15 +343,9 @@ class PositionWriter:
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
         """Write the change to the journal; return its id and why that failed, one of them ""."""
         group = self._config.coordination.commit.group
-        rows = [
-            (group, journal_row(move, written[move.source], str(move.effect)))
-            for move in change.changes
-        ]
+        rows = [(group, position_row(move, written[move.source])) for move in change.changes]
         journal = JournalWriter(self._positions.store.put, self._config.name)
-        try:
-            return journal.record(change.operation, rows, plan=_describe_accepted(change)), ""
-        except K2kError as error:
-            return "", f"the change was not recorded in the journal: {error.message}"
+        return journal.note_made(change.operation, rows, plan=_describe_accepted(change))
 
 
 def _refuse_wrong(sources: Sequence[SourcePartition]) -> None:
@@ -381,8 +371,7 @@ def refuse_bad(change: PositionPlan) -> None:
     Raises:
         Refused: the plan has such moves; the message names them.
     """
-    bad = find_refused(change.moves)
-    if bad:
+    if bad := change.refused:
         lines = [f"{safe_text(m.source)}: {safe_message(m.why)}" for m in bad[:_SHOWN]]
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more")

@@ -21,12 +21,21 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.moves.journal import DrillKey, RunKind
-from k2ktui.engine.moves.positions import SourceLog, TargetTopicState
+from k2ktui.engine.moves.positions import (
+    ACCEPT,
+    PASS,
+    RECOVER,
+    SET,
+    PositionPlan,
+    Recovery,
+    SourceLog,
+    TargetTopicState,
+    position_of,
+)
 from k2ktui.engine.moves.recovery import (
     Copy,
     LostPartition,
     MappingEvidence,
-    Recovery,
     TargetEnd,
     Writers,
     find_moved,
@@ -46,7 +55,7 @@ from k2ktui.engine.records.run_record import (
     has_been_cut,
 )
 from k2ktui.engine.records.state import MalformedRecord, SourcePartition
-from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import list_transactional_ids
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
@@ -63,20 +72,11 @@ from k2ktui.replication.ownership.assignment_topic import AssignmentTopic
 from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.evidence_reader import read_evidence
 from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
-from k2ktui.replication.topics.naming import target_names
-from k2ktui.sync.log_bounds import existing_topics, require_bounds
+from k2ktui.sync.log_bounds import existing_topics, read_source_logs, require_bounds
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.sort import MappingSorter
-from k2ktui.sync.positions.position_planner import (
-    ACCEPT,
-    PASS,
-    RECOVER,
-    SET,
-    PositionPlan,
-    PositionPlanner,
-    position_of,
-)
-from k2ktui.sync.positions.position_writer import PositionWriter
+from k2ktui.sync.positions.copies import read_copies
+from k2ktui.sync.positions.position_planner import find_target_names
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
@@ -86,7 +86,6 @@ log = logging.getLogger(__name__)
 
 _READ_S = 60.0
 _MAPPINGS_S, _TARGET_S = 900.0, 86_400.0
-_AT_ONCE = 2_000
 _ASK_S = 30.0
 _JOURNAL_ENTRIES = 50
 _NAMED = 5
@@ -157,25 +156,6 @@ def plan_to_recover(config: PipelineConfig) -> PositionPlan:
             moves.append(move)
     recovery, notes = _plan_rest(config, target, reading, logs)
     return PositionPlan(RECOVER, config.name, tuple(moves), tuple(notes), recovery=recovery)
-
-
-class RecoveryWriter(PositionWriter):
-    """Applies the plans of :func:`plan_to_recover`, and all others as a ``PositionWriter``."""
-
-    def __init__(self, config: PipelineConfig, positions: PositionPlanner) -> None:
-        super().__init__(config, positions, _Steps(config, positions.target))
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    config: PipelineConfig
-    target: Cluster
-
-    def require_same(self, change: PositionPlan) -> None:
-        require_same(change, plan_to_recover(self.config))
-
-    def read_writers(self) -> Writers:
-        return read_writers(self.config, self.target)
 
 
 def require_same(shown: PositionPlan, now: PositionPlan) -> None:
@@ -310,14 +290,12 @@ def _read_logs(
     known = {*reading.mappings.sources, *reading.commits.positions}
     names = {n for n in source.topic_names() if config.topics.matches(n)}
     topics = existing_topics(source, names | {at.topic for at in known}, _COPIED_OF_IT)
-    where = [(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
-    starts = source.offsets(where, OffsetSpec.earliest())
-    ends = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    require_bounds(source, where, starts, ends)
-    return {
-        SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
-        for at in where
-    }
+    partitions = [
+        SourcePartition(name, number)
+        for name, topic in topics.items()
+        for number in range(topic.partitions)
+    ]
+    return read_source_logs(source, topics, partitions, required=True)
 
 
 def _describe(
@@ -328,21 +306,16 @@ def _describe(
 ) -> list[LostPartition]:
     """Return what is known of each partition, without what both logs say of its last copies."""
     sources = sorted({*logs, *reading.mappings.sources, *reading.commits.positions})
-    names = {topic: _target_names(config, topic) for topic in {at.topic for at in sources}}
+    names = {topic: find_target_names(config, topic) for topic in {at.topic for at in sources}}
     named = {name for targets in names.values() for name in targets}
     on_target = existing_topics(target, named, _COPIED_OF_IT)
+    ids = {name: topic.topic_id for name, topic in on_target.items()}
     scatters = config.replication.sink.scatters
     moved_to = _find_moved_positions(reading.state, set(reading.mappings.sources))
     partitions = []
     for source in sources:
-        landing = None
-        if names[source.topic]:
-            first, *further = (
-                (name, on_target[name].topic_id if name in on_target else None)
-                for name in names[source.topic]
-            )
-            number = None if scatters else source.partition
-            landing = TargetTopicState(first[0], number, first[1], tuple(further))
+        number = None if scatters else source.partition
+        landing = TargetTopicState.of(names[source.topic], ids, number)
         mapped = reading.mappings.span(source)
         if mapped is not None and source in reading.damaged:
             mapped = replace(mapped, is_damaged=True)
@@ -361,13 +334,6 @@ def _describe(
             )
         )
     return partitions
-
-
-def _target_names(config: PipelineConfig, topic: str) -> tuple[str, ...]:
-    try:
-        return target_names(config, topic)
-    except K2kError:
-        return ()
 
 
 def _find_moved_positions(
@@ -446,17 +412,8 @@ def _compare(
         for copy in (*lost.mapped.firsts, *lost.mapped.last)
     ]
     read: dict[SourcePartition, dict[Copy, tuple[RecordRange, RecordRange]]] = defaultdict(dict)
-    with ContentReader(source) as left, ContentReader(target) as right:
-        for begin in range(0, len(asked), _AT_ONCE):
-            some = asked[begin : begin + _AT_ONCE]
-            here = left.stretches(
-                [((at.topic, at.partition, copy.offset), 1) for at, copy in some], _READ_S
-            )
-            there = right.stretches(
-                [((*copy.target, copy.target_offset), 1) for _, copy in some], _READ_S
-            )
-            for (at, copy), one, other in zip(some, here, there, strict=True):
-                read[at][copy] = one, other
+    for at, copy, one, other in read_copies(source, target, asked):
+        read[at][copy] = one, other
     return {
         lost.source: _judge(config, lost, read[lost.source])
         for lost in partitions
@@ -583,7 +540,7 @@ def _find_moved(config: PipelineConfig, reading: _Reading) -> tuple[MovedTopic, 
         topic: targets[0]
         for drill in drills
         for topic in drill.topics
-        if (targets := _target_names(config, topic))
+        if (targets := find_target_names(config, topic))
     }
     try:
         return find_moved(drills, reading.commits.moved.all, names)

@@ -33,7 +33,8 @@ from k2ktui.log.content import ContentReader
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.positions.position_planner import PositionPlanner
-from k2ktui.sync.positions.recovery import RecoveryWriter, plan_to_recover
+from k2ktui.sync.positions.position_writer import PositionWriter
+from k2ktui.sync.positions.recovery import plan_to_recover
 from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
@@ -328,7 +329,7 @@ def test_what_is_committed_after_the_plan_refuses_it(copied: Copied) -> None:
         copied.copy_on(topic, 40)
         delete_topic(copied.target, copied.commits)  # the copy has written its position
         with pytest.raises(Refused) as refused:
-            RecoveryWriter(copied.config, positions).apply(shown, Access(writable=True))
+            PositionWriter(positions).apply(shown, Access(writable=True))
     finally:
         positions.close()
 

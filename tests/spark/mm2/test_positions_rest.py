@@ -13,7 +13,7 @@ from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.flows.connect import Connect, SourceOffset
 from k2ktui.mm2.flows.connect_settings import ConnectSettings
 from k2ktui.mm2.offsets.positions import SOURCE_CONNECTOR, Connector, plan
-from k2ktui.mm2.offsets.positions_rest import RestPositions, apply
+from k2ktui.mm2.offsets.positions_rest import RestPositions
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
@@ -171,7 +171,8 @@ def test_what_was_there_is_put_back_when_a_step_fails(
     eventually(lambda: mirror.positions() == positions, "positions are stored")
     change = plan(mirror.read(), {mirror.at(0): 1, mirror.at(2): None}, None)
     with pytest.raises(K2kError, match="the connection broke"):
-        apply(Failing(ConnectSettings(url=worker.url)), change)
+        failing = Failing(ConnectSettings(url=worker.url))
+        RestPositions(failing, mirror.name).apply(change, lambda _: None)
     eventually(lambda: worker.runs(mirror.name), "it runs again")
     assert mirror.positions() == positions
     produce(mirror.source, mirror.topic, [Out(b"13", partition=0)])
@@ -185,7 +186,7 @@ def test_overtaken_moves_are_refused_and_the_connector_continues(
     stale = Connector(now.name, now.cluster, now.state, now.reset, {mirror.at(2): 3})
     change = plan(stale, {mirror.at(2): 5}, None)
     with pytest.raises(Refused, match="its position is 10 now"):
-        apply(mirror.connect, change)
+        RestPositions(mirror.connect, mirror.name).apply(change, lambda _: None)
     eventually(lambda: worker.runs(mirror.name), "it runs again")
 
 

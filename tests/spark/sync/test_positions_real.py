@@ -70,7 +70,7 @@ def test_a_driver_that_lives_unnoticed_is_fenced(
 ) -> None:
     driver.renew(0)
     change = positions.plan_set({SourcePartition(topic, 0): 40})
-    moved = PositionWriter(copied.config, positions).apply(change, access())
+    moved = PositionWriter(positions).apply(change, access())
     assert moved.term > driver.run.term
     for slot in (0, 1):
         with pytest.raises(Superseded):
@@ -89,7 +89,7 @@ def test_a_driver_that_started_since_wins(
     produce(copied.source, topic, [b"more"])
     copied.record(topic, 0, {100: 107}, 101, 0)
     with pytest.raises(Refused, match="have changed since the plan was made"):
-        PositionWriter(copied.config, positions).apply(change, access())
+        PositionWriter(positions).apply(change, access())
     (row,) = [row for row in positions.rows() if row.source == source]
     assert row.position is not None and row.position.offset == 101
 
@@ -100,7 +100,7 @@ def test_a_source_log_that_moved_since_is_refused(
     change = positions.plan_set({SourcePartition(topic, 0): 40})
     delete_before(copied.source, topic, 60)
     with pytest.raises(Refused, match=r"source log .* has changed"):
-        PositionWriter(copied.config, positions).apply(change, access())
+        PositionWriter(positions).apply(change, access())
 
 
 def test_copying_continues_from_there_and_groups_follow_the_newer_copy(

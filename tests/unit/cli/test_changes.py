@@ -13,9 +13,8 @@ from k2ktui.cli.groups import effect_text, plan, show_plan
 from k2ktui.cli.offsets import note_moves, show_moves
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.engine.moves.plan import Plan, Rewind
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import SET, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.sync.positions.position_planner import SET, PositionPlan
 from tests.support.commands.in_process import invoke
 from tests.support.commands.transcript import Typed
 from tests.unit.engine.test_plan import PLAN

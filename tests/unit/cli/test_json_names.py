@@ -18,6 +18,7 @@ from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.group_positions import GroupPositions
 from k2ktui.engine.moves.journal import JournalHeader
+from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -25,8 +26,7 @@ from k2ktui.fleet.model import make_row
 from k2ktui.sync.holds import HoldChange
 from k2ktui.sync.moves.apply import Applied
 from k2ktui.sync.operations import journal_json
-from k2ktui.sync.positions.acknowledge import Acknowledgment
-from k2ktui.sync.positions.position_planner import PositionPlan
+from k2ktui.sync.positions.position_writer import PositionWriteResult
 from k2ktui.watch.once import Reading
 from tests.support.commands.json_names import check_names, find_broken
 from tests.support.console.views import NOON, Made, compared, usual
@@ -77,7 +77,7 @@ def fleet() -> dict[str, Any]:
 
 
 def acknowledged() -> dict[str, Any]:
-    return acknowledged_object("orders", [DeletedLog("payments", 0, 5, 9)], Acknowledgment())
+    return acknowledged_object("orders", [DeletedLog("payments", 0, 5, 9)], PositionWriteResult())
 
 
 def moved() -> dict[str, Any]:

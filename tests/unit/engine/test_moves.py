@@ -8,22 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k2ktui.engine.moves.acceptance import plan_acceptance
 from k2ktui.engine.moves.positions import (
     LOST,
+    SET,
     SKIPPED,
     MoveEffect,
+    PositionPlan,
     SourceLog,
     TargetTopicState,
-    find_refused,
     plan_clear,
     plan_move,
 )
 from k2ktui.engine.records.state import FirstLanded, Gap, Landed, Position, SourcePartition
+from k2ktui.sync.moves.journal_writer import position_row
 from tests.support.schedule.examples import examples
 
 SOURCE = SourcePartition("t", 0)
 LOG = SourceLog(0, 1000, "a")
 THERE = TargetTopicState("t", 0, "b")
+_IDS = st.sampled_from(["", "a", "other"])
 POSITION = Position(500, 100, 4, "a", 3, 2, "t", 0, "b", since=2, at_ms=9)
 
 
@@ -32,7 +36,7 @@ def test_outside_of_the_log_is_refused(offset: int) -> None:
     move = plan_move(SOURCE, POSITION, offset, replace(LOG, start=50), THERE)
     assert (move.effect, move.after, move.changes) == (MoveEffect.REFUSED, None, False)
     assert "log start offset 50, last stable offset 1000" in move.why
-    assert find_refused([move]) == [move]
+    assert PositionPlan(SET, "orders", (move,)).refused == (move,)
 
 
 @pytest.mark.parametrize("offset", [50, 1000])
@@ -181,6 +185,27 @@ def test_clearing() -> None:
     assert plan_clear(SOURCE, POSITION, LOG, 1000).left_out == 500
     assert plan_clear(SOURCE, POSITION, LOG, None).again == 0
     assert "does not exist" in plan_clear(SOURCE, POSITION, None, None).why
+
+
+@given(
+    offset=st.integers(0, 1000),
+    log=st.none() | st.builds(SourceLog, st.integers(0, 600), st.integers(400, 1000), _IDS),
+    before=st.none() | st.builds(replace, st.just(POSITION), stopped=st.sampled_from(["", "why"])),
+    doubt=st.sampled_from(["", "it differs"]),
+)
+def test_the_journal_says_what_is_stored(
+    offset: int, log: SourceLog | None, before: Position | None, doubt: str
+) -> None:
+    moves = [
+        plan_move(SOURCE, before, offset, log, THERE),
+        plan_clear(SOURCE, before, log, offset),
+        plan_acceptance(SOURCE, before or POSITION, doubt, log, {"t": "c"}, ["source", "target"]),
+    ]
+    for move in moves:
+        written = move.stamp(9, 0)
+        if move.effect is not MoveEffect.REFUSED:
+            row = position_row(move, written)
+            assert row.after == move.then == (written.offset if written else None)
 
 
 @dataclass

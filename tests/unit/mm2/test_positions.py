@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from k2ktui.engine.moves.positions import SET, MoveEffect, PositionMove, PositionPlan, SourceLog
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.flows.connect import SourceOffset
 from k2ktui.mm2.offsets.positions import (
-    Bounds,
     Connector,
-    StoredChange,
-    StoredMove,
-    StoredMoveEffect,
     connect_offset,
+    connect_offsets,
     offsets_body,
     parse_offsets_body,
     plan,
     read_positions,
+    refuse_other,
     refuse_overtaken,
     reset_of,
     source_alias,
+    stored_move,
 )
+from k2ktui.mm2.offsets.positions_backup import back_up
 
 A = SourcePartition("t", 0)
 B = SourcePartition("t", 1)
@@ -55,20 +57,24 @@ def connector(now: dict[SourcePartition, int], reset: str = "earliest") -> Conne
     return Connector("c", "a", "RUNNING", reset, now)
 
 
+def stored_plan(*moves: PositionMove) -> PositionPlan:
+    return PositionPlan("mm2 offsets", "c", moves, alias="a")
+
+
 def test_effects() -> None:
     now = connector({A: 100})
-    logs = {A: Bounds(10, 200), B: Bounds(0, 5)}
+    logs = {A: SourceLog(10, 200), B: SourceLog(0, 5)}
     change = plan(now, {A: 40, B: 5}, logs)
-    assert [m.effect for m in change.moves] == [StoredMoveEffect.BACK, StoredMoveEffect.BEGIN]
+    assert [m.effect for m in change.moves] == [MoveEffect.BACK, MoveEffect.BEGIN]
     assert change.moves[0].again == 60
     forward = plan(now, {A: 140}, logs).moves[0]
-    assert (forward.effect, forward.left_out, forward.again) == (StoredMoveEffect.FORWARD, 40, 0)
+    assert (forward.effect, forward.left_out, forward.again) == (MoveEffect.FORWARD, 40, 0)
     kept = plan(now, {A: 100}, logs)
-    assert kept.changes == () and kept.offsets() == []
+    assert kept.changes == () and connect_offsets(kept) == []
 
 
 def test_positions_that_would_not_be_read_from_are_refused_at_once() -> None:
-    logs = {A: Bounds(10, 200)}
+    logs = {A: SourceLog(10, 200)}
     with pytest.raises(Refused) as reported:
         plan(connector({}), {A: 201, B: 1}, logs)
     assert "t-0 at 201: it is beyond the high watermark, 200" in reported.value.message
@@ -80,9 +86,9 @@ def test_positions_that_would_not_be_read_from_are_refused_at_once() -> None:
 
 
 def test_position_0_is_none_stored_and_only_where_that_means_the_same() -> None:
-    logs = {A: Bounds(0, 200)}
+    logs = {A: SourceLog(0, 200)}
     change = plan(connector({A: 5}), {A: 0}, logs)
-    assert change.moves[0].effect is StoredMoveEffect.CLEAR
+    assert change.moves[0].effect is MoveEffect.CLEAR
     assert "to start at 0, store no position" in change.notes[0]
     with pytest.raises(Refused, match="skipped"):
         plan(connector({A: 5}, "latest"), {A: 0}, logs)
@@ -94,19 +100,32 @@ def test_a_source_that_was_not_asked_is_reported() -> None:
 
 def test_clearing_says_where_partitions_begin() -> None:
     change = plan(connector({A: 5}, "latest"), {A: None, B: None}, None)
-    assert [m.effect for m in change.moves] == [StoredMoveEffect.CLEAR, StoredMoveEffect.KEEP]
+    assert [m.effect for m in change.moves] == [MoveEffect.CLEAR, MoveEffect.KEEP]
     assert "skipped" in change.notes[0]
-    assert change.offsets() == [connect_offset("a", A, None)]
+    assert connect_offsets(change) == [connect_offset("a", A, None)]
 
 
 def test_what_copying_overtook_is_reported() -> None:
-    change = StoredChange("c", "a", (StoredMove(A, 100, 140), StoredMove(B, 100, 40)))
+    change = stored_plan(stored_move(A, 100, 140), stored_move(B, 100, 40))
     refuse_overtaken(change, {A: 130, B: 170})
     with pytest.raises(Refused, match="t-0: its position is 150 now") as reported:
         refuse_overtaken(change, {A: 150, B: 170})
     assert "t-1" not in reported.value.message
     with pytest.raises(Refused, match="t-0: its position is 1 now"):
-        refuse_overtaken(StoredChange("c", "a", (StoredMove(A, None, 140),)), {A: 1})
+        refuse_overtaken(stored_plan(stored_move(A, None, 140)), {A: 1})
+
+
+def test_a_plan_of_anything_else_is_not_written() -> None:
+    change = stored_plan(stored_move(A, 100, 140))
+    refuse_other(change, "c", "a")
+    for other in (
+        replace(change, pipeline="d"),
+        replace(change, alias="b"),
+        replace(change, operation=SET),
+    ):
+        with pytest.raises(Refused, match="not of mm2 offsets for c with") as reported:
+            back_up(other, "c", "a", {A: 100}, lambda _: None)
+        assert reported.value.unchanged == "No offset was changed."
 
 
 def test_a_body_of_connect_is_read_as_it_was_written() -> None:

@@ -10,22 +10,24 @@ from pathlib import Path
 import pytest
 import yaml
 
+from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows.resources import parse_resource
-from k2ktui.mm2.offsets.positions import StoredChange, StoredMove
+from k2ktui.mm2.offsets.positions import stored_move
 from k2ktui.mm2.offsets.strimzi import manifest
 from tests.support.commands.cli import k2ktui
 from tests.unit.mm2.test_resource_files import CLASS, CONFIG, CONNECTOR, MIRROR_MAKER, SECRETS
 
-CHANGE = StoredChange(
+CHANGE = PositionPlan(
+    "mm2 offsets",
     "east->west.MirrorSourceConnector",
-    "east",
     (
-        StoredMove(SourcePartition("orders", 0), 100, 40),
-        StoredMove(SourcePartition("orders", 1), 100, None),
-        StoredMove(SourcePartition("orders", 2), 100, 100),
+        stored_move(SourcePartition("orders", 0), 100, 40),
+        stored_move(SourcePartition("orders", 1), 100, None),
+        stored_move(SourcePartition("orders", 2), 100, 100),
     ),
+    alias="east",
 )
 BODY = {
     "offsets": [
@@ -57,7 +59,7 @@ def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
 
 
 def test_a_name_that_would_break_out_of_the_comments_is_refused() -> None:
-    hostile = replace(CHANGE, connector="a->b.c\napiVersion: v1")
+    hostile = replace(CHANGE, pipeline="a->b.c\napiVersion: v1")
     with pytest.raises(ConfigError, match="is not a connector"):
         manifest(parse_resource("kafkamirrormaker2/mm"), hostile)
 
@@ -75,7 +77,7 @@ def test_other_resources_are_refused(text: str) -> None:
 
 
 def test_the_command_needs_no_connect_and_changes_nothing() -> None:
-    args = ("--strimzi", "kafkamirrormaker2/mm", "--connector", CHANGE.connector)
+    args = ("--strimzi", "kafkamirrormaker2/mm", "--connector", CHANGE.pipeline)
     said = k2ktui("mm2", "offsets", "set", *args, "orders:0:40", "orders:2:100")
     body = yaml.safe_load(said.stdout)["data"]["east--west.MirrorSourceConnector.json"]
     assert json.loads(body)["offsets"] == [BODY["offsets"][0], BODY["offsets"][2]]

@@ -1,4 +1,4 @@
-"""Positions that are kept outside Kafka: arguments, and checkpoints of Structured Streaming."""
+"""Positions that are kept outside Kafka: checkpoints of Structured Streaming."""
 
 from __future__ import annotations
 
@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.moves.positions_text import parse_positions
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.sync.moves.spark_checkpoints import read_checkpoint
-
-
-def test_positions() -> None:
-    positions = parse_positions(["a:0:5", "b.c:12:0"])
-    assert positions == {SourcePartition("a", 0): 5, SourcePartition("b.c", 12): 0}
-
-
-def test_all_bad_positions_at_once() -> None:
-    with pytest.raises(ConfigError) as reported:
-        parse_positions(["a", "a:0", "a:x:1", "a:0:-1", ":0:1", "b:0:1", "b:0:2"])
-    assert len(reported.value.message.splitlines()) == 6
 
 
 @pytest.fixture

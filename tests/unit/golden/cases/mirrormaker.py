@@ -11,17 +11,18 @@ from typing import Any
 from k2ktui.engine.mapping.replica import TargetLog
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import MappingRange, SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.mm2.checkpoints.plan import ClusterObservation, ComparedRecords, NextRecordRelation
 from k2ktui.mm2.flows.formats import Checkpoint, GroupPartition
-from k2ktui.mm2.offsets.positions import Bounds, Connector
+from k2ktui.mm2.offsets.positions import Connector
 from k2ktui.mm2.offsets.positions_backup import AppliedChange
 from k2ktui.mm2.publish import Published
 from k2ktui.mm2.takeover.plan import TakeoverPlan, TakeoverRow
-from k2ktui.mm2.takeover.write import TakenOver
 from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.sync.positions.position_writer import PositionWriteResult
 from k2ktui.sync.store import PipelineState
 from k2ktui.watch.once import Reading
 from tests.console.test_acting_pictures import READ
@@ -104,7 +105,11 @@ def stored(state: str = "STOPPED", reset: str = "earliest") -> Connector:
     return Connector("A->B", "A", state, reset, {O0: 700, O1: 50})
 
 
-BOUNDS = {O0: Bounds(100, 900), O1: Bounds(0, 50), SourcePartition("orders", 2): Bounds(0, 7)}
+BOUNDS = {
+    O0: SourceLog(100, 900),
+    O1: SourceLog(0, 50),
+    SourcePartition("orders", 2): SourceLog(0, 7),
+}
 POSITIONS = "k2ktui.mm2.offsets.positions_topic.TopicPositions"
 REST = "k2ktui.mm2.offsets.positions_rest.RestPositions"
 
@@ -242,7 +247,9 @@ def mm2_takeover(folder: Path) -> list[Typed]:
             f"{name}.plan.target_cluster": lambda _: ClusterAnswers(id=TARGET_ID),
             f"{name}.plan.TakeoverPlanner.plan": plan,
             f"{name}.write.require_new": None,
-            f"{name}.write.take_over": TakenOver(1, "20261121-120000-d1d1", ("15 syncs used",)),
+            f"{name}.write.take_over": PositionWriteResult(
+                1, "20261121-120000-d1d1", ("15 syncs used",)
+            ),
         }
 
     good, bad = answers(taken(PROVEN)), answers(taken(PROVEN, DOUBTFUL, notes=("a note",)))

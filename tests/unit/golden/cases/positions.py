@@ -9,15 +9,13 @@ from typing import Any
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.moves.journal import Runner
-from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import RECOVER, MoveEffect, PositionMove, PositionPlan
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS
 from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import Gap, Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.replication.ownership.commit_state import CommitState
-from k2ktui.sync.positions.acknowledge import Acknowledgment
-from k2ktui.sync.positions.position_planner import RECOVER, PositionPlan
 from k2ktui.sync.positions.position_writer import PositionWriteResult
 from k2ktui.sync.store import PipelineState
 from tests.support.commands.transcript import Typed, typed
@@ -221,10 +219,10 @@ def offsets_acknowledge(folder: Path) -> list[Typed]:
     """Topics that were deleted too early; none; acknowledged, not confirmed."""
     log = DeletedLog("clicks", 0, 700, 900, TOPIC_ID, NOON_MS)
     lost = answers(deleted={C0: log})
-    done = Acknowledgment((log,), "20261121-120000-d1d1")
+    done = PositionWriteResult(0, "20261121-120000-d1d1", count=1)
     record = "k2ktui.sync.positions.acknowledge.acknowledge"
     wrote = {**lost, record: done}
-    unjournaled = Acknowledgment((log,), "", ("the journal was not written: not authorized",))
+    unjournaled = PositionWriteResult(0, "", ("the journal was not written: not authorized",), 1)
     acknowledge = "offsets acknowledge -f orders.yaml"
     return [
         typed(f"{acknowledge} clicks --dry-run", lost),

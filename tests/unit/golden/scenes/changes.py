@@ -370,7 +370,7 @@ class FailingWriter(Writer):
 
 MOVES: dict[str, Any] = {
     "k2ktui.console.screens.positions_plan.PositionPlanner": Is(Planner),
-    "k2ktui.console.screens.positions_plan.RecoveryWriter": Is(Writer),
+    "k2ktui.console.screens.positions_plan.PositionWriter": Is(Writer),
     "k2ktui.console.screens.positions.plan_to_recover": NO_TARGET,
 }
 
@@ -549,7 +549,7 @@ SCENES: dict[str, list[Scene]] = {
             "a position has changed",
             moves_fail,
             pipeline(stopped),
-            {**MOVES, "k2ktui.console.screens.positions_plan.RecoveryWriter": Is(FailingWriter)},
+            {**MOVES, "k2ktui.console.screens.positions_plan.PositionWriter": Is(FailingWriter)},
         ),
     ],
     "journal": [
