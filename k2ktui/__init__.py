@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from k2ktui.engine.drill.pair_state import PairPhase, PairState
     from k2ktui.engine.mapping.translate import Basis, TranslatedOffset
     from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
-    from k2ktui.engine.moves.failover import GroupEstimate, MoveOutcome, NamedMove
-    from k2ktui.engine.moves.group_positions import GroupPositions
+    from k2ktui.engine.moves.failover import GroupEstimate, GroupPositions, MoveOutcome, NamedMove
     from k2ktui.engine.moves.groups import GroupRow
     from k2ktui.engine.moves.journal import JournalHeader
     from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
@@ -62,8 +61,12 @@ _MODULES = {
     "k2ktui.engine.drill.pair_state": ("PairPhase", "PairState"),
     "k2ktui.engine.mapping.translate": ("Basis", "TranslatedOffset"),
     "k2ktui.engine.moves.apply": ("OffsetWrite", "WriteOutcome", "WriteResult"),
-    "k2ktui.engine.moves.failover": ("GroupEstimate", "MoveOutcome", "NamedMove"),
-    "k2ktui.engine.moves.group_positions": ("GroupPositions",),
+    "k2ktui.engine.moves.failover": (
+        "GroupEstimate",
+        "GroupPositions",
+        "MoveOutcome",
+        "NamedMove",
+    ),
     "k2ktui.engine.moves.groups": ("GroupRow",),
     "k2ktui.engine.moves.journal": ("JournalHeader",),
     "k2ktui.engine.moves.plan": ("Action", "Plan", "PlanRow", "Rewind"),

@@ -19,7 +19,7 @@ from typing import Literal, Self
 from k2ktui.config.inputs import STDIN
 from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.mapping.translate import TranslatedOffset, list_translated
-from k2ktui.engine.moves.group_positions import GroupPositions, make_group_positions
+from k2ktui.engine.moves.failover import GroupPositions, make_group_positions
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import Plan, Rewind
 from k2ktui.engine.moves.positions_text import check_positions

@@ -39,8 +39,8 @@ from k2ktui.cli.terminal.tables import (
 )
 from k2ktui.cli.views import group_columns
 from k2ktui.engine.moves.apply import WriteResult
-from k2ktui.engine.moves.group_positions import make_group_positions
-from k2ktui.engine.moves.groups import outcome, snapshot_notes
+from k2ktui.engine.moves.failover import make_group_positions
+from k2ktui.engine.moves.groups import snapshot_notes
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import (
     Action,
@@ -51,13 +51,14 @@ from k2ktui.engine.moves.plan import (
     to_csv,
     uncertain_first,
 )
+from k2ktui.engine.moves.ratings import estimate_rereads
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import group_lines
 from k2ktui.present.formatting import WORDS, moment, number
-from k2ktui.present.groups import outcome_text
+from k2ktui.present.groups import rereads_text
 from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.present.plans import plan_columns, summarize_plan
 from k2ktui.text import counted, duration, safe_message, safe_text
@@ -98,7 +99,7 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool) -> Non
     print_notes(snapshot_notes(snapshot))
     title = f"{safe_text(positions.pipeline)} at {moment(positions.taken_at)}"
     print_table(title, group_columns(), positions.rows, most=MOST)
-    click.echo(outcome_text(outcome(positions.rows)))
+    click.echo(rereads_text(*estimate_rereads(positions.rows)))
     for line in group_lines(positions.estimate, failed_over=positions.pair_state.moved):
         click.echo(line)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.audit import RereadEstimate
-from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary, judge_group, judge_group_row
-from k2ktui.engine.moves.groups import Finding, GroupRow, Outcome
+from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, RereadEstimate, rate
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, figure_column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
@@ -32,12 +31,14 @@ _OF_COMMITS = frozenset(
 _OF_GROUPS = _OF_COMMITS | {"target", "parts"}
 
 
-def outcome_text(effect: Outcome) -> str:
+def rereads_text(now: RereadEstimate, after: RereadEstimate) -> str:
     """Return the effect of resuming on the target, as committed now and after a move."""
-    unknown = f"; unknown for {effect.unknown:,}" if effect.unknown else ""
-    now = f"{counted(effect.skips, 'record')} skipped, {effect.rereads:,} re-read{unknown}"
-    moved = f"{counted(effect.moved_skips, 'record')} skipped, {effect.moved_rereads:,} re-read"
-    return f"as committed now {now}; after a move {moved}"
+    unknown = f"; unknown for {now.unknown:,}" if now.unknown else ""
+    texts = [
+        f"{counted(effect.skipped, 'record')} skipped, {effect.records:,} re-read"
+        for effect in (now, after)
+    ]
+    return f"as committed now {texts[0]}{unknown}; after a move {texts[1]}"
 
 
 def mappings_lines(view: View) -> Iterator[str]:
@@ -64,8 +65,8 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
         Column(
             "status",
             "status",
-            lambda g: glyphs.mark(judge_group(g)),
-            lambda g: -judge_group(g).severity,
+            lambda g: glyphs.mark(g.rating.value),
+            lambda g: -g.rating.severity,
             width=11,
         ),
         Column("source", "source", lambda g: Cell(side_text(g.source)), rank=3, width=8),
@@ -115,8 +116,8 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         Column(
             "status",
             "status",
-            lambda r: glyphs.mark(judge_group_row(r)),
-            lambda r: -judge_group_row(r).severity,
+            lambda r: glyphs.mark(rate(r).value),
+            lambda r: -rate(r).severity,
             width=11,
         ),
         Column(

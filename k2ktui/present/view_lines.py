@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from k2ktui.engine.moves.audit import NOTHING, RereadEstimate
-from k2ktui.engine.moves.groups import Outcome
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.moves.ratings import NOTHING, RereadEstimate
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
-from k2ktui.present.groups import mappings_lines, outcome_text
+from k2ktui.present.groups import mappings_lines, rereads_text
 from k2ktui.present.pair_state import moved_lines, pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
@@ -111,8 +110,9 @@ def _groups(view: View) -> str:
     if totals.groups is None:
         return f"groups {UNKNOWN}"
     text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
-    effect = Outcome(totals.skips, totals.rereads, totals.moved_skips, totals.moved_rereads)
-    return f"{text}; {outcome_text(effect)}"
+    now = RereadEstimate(totals.rereads, totals.skips)
+    after = RereadEstimate(totals.moved_rereads, totals.moved_skips)
+    return f"{text}; {rereads_text(now, after)}"
 
 
 def _compared(view: View, now: float) -> Iterator[str]:

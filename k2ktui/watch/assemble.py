@@ -14,8 +14,8 @@ from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import Ends, PairState, find_arrival, find_pair_state
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit
-from k2ktui.engine.moves.group_sums import GroupsOnBoth, GroupSummary, counts, summarize_groups
-from k2ktui.engine.moves.groups import Finding, after_failover, outcome
+from k2ktui.engine.moves.groups import Finding, after_failover
+from k2ktui.engine.moves.ratings import GroupSummary, counts, estimate_rereads, summarize_groups
 from k2ktui.engine.records.gaps import lost_gaps
 from k2ktui.engine.records.hold import NO_HOLDS, Hold
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic
@@ -248,8 +248,7 @@ class Assembler:
             statuses = [row.status for row in rows]
             ends = {(one.topic, one.partition): one.source_end for one in statuses}
             there = {(one.target_topic, one.target_partition): one.target_end for one in statuses}
-            both = GroupsOnBoth(groups.source, groups.target, groups.rows)
-            return summarize_groups(both, ends, there, audit)
+            return summarize_groups(groups.rows, groups.source, groups.target, ends, there, audit)
 
         inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
         return self._summaries_of.get(inputs, make)
@@ -572,7 +571,7 @@ def sum_totals(
     rates = [row.rate for row in rows if row.rate is not None]
     group_rows = [row for row in groups.rows if not row.moved_by] if groups else []
     diverging = [row for row in group_rows if row.divergence and row.finding is Finding.SETTLED]
-    sums = outcome(group_rows)
+    now, after = estimate_rereads(group_rows)
     exact = sum(row.basis in _EXACT for row in group_rows)
     return Totals(
         partitions=len(rows),
@@ -586,8 +585,8 @@ def sum_totals(
         groups=len(groups.source) if groups else None,
         bases=counts([str(row.basis) for row in group_rows]),
         diverging=len({row.group for row in diverging}),
-        skips=sums.skips,
-        rereads=sums.rereads,
+        skips=now.skipped,
+        rereads=now.records,
         unknown=sum(
             row.status.lag_records is None and row.status.state is not PartitionState.FENCED
             for row in copied
@@ -603,8 +602,8 @@ def sum_totals(
             ),
             default=None,
         ),
-        moved_skips=sums.moved_skips,
-        moved_rereads=sums.moved_rereads,
+        moved_skips=after.skipped,
+        moved_rereads=after.records,
         held_partitions=len(held),
         held_records=sum_lags(row.status.lag_records for row in held),
         held_s=max(_ages(held), default=None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
 from operator import attrgetter
@@ -19,8 +19,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from k2ktui.engine.compare.record import COMPARISON_WIRE, ComparisonRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.moves.audit import Audit, AuditRow
-from k2ktui.engine.moves.group_sums import GroupSummary
 from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.ratings import GroupSummary, rate_groups
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
@@ -41,8 +41,11 @@ LARGEST_VIEW = 256 << 20
 Read = Callable[[Any], Any]
 
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
-# Drills have records of their own, with more than a view shows.
-_NOT_RECORDED = frozenset({"drills", "rehearsals"})
+# Drills have records of their own, with more than a view shows; ratings follow from the rows.
+_NOT_RECORDED: Mapping[Any, tuple[str, ...]] = {
+    View: ("drills", "rehearsals"),
+    GroupSummary: ("rating",),
+}
 # Left out where there is none, and never null.
 _OPTIONAL = ("objectives", "last_comparison", "audit")
 # Recordings have one column under its first name.
@@ -90,7 +93,7 @@ def loads(text: str | bytes) -> View:
         for name in value.keys() & _OPTIONAL:
             mapping(value[name])
         view: View = _decode(View, value)
-        return view
+        return replace(view, summaries=rate_groups(view.summaries, view.groups))
     except MalformedView:
         raise
     except MalformedRecord as error:
@@ -125,10 +128,6 @@ def _decode(kind: Any, value: Any) -> Any:
     _refuse_unknown(kind, values, readers)
     for name in _REQUIRED.get(kind, ()):
         field(values, name)
-    if kind is GroupSummary:
-        # Earlier releases had sums only.
-        sums = {"ahead": int(bool(values["skips"])), "behind": int(bool(values["rereads"]))}
-        values = {**sums, **values}
     return kind(**{name: read(values[name]) for name, read in readers.items() if name in values})
 
 
@@ -154,7 +153,8 @@ def _refuse_unknown(kind: Any, names: Iterable[str], known: Mapping[str, Any]) -
 def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of a class's fields that are recorded."""
     hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind) if f.name not in _NOT_RECORDED}
+    left_out = _NOT_RECORDED.get(kind, ())
+    return {f.name: hints[f.name] for f in fields(kind) if f.name not in left_out}
 
 
 @cache

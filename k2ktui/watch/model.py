@@ -16,15 +16,16 @@ from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
 from k2ktui.engine.drill.rehearsals import Rehearsal
-from k2ktui.engine.moves.audit import NOTHING, Audit, RereadEstimate
+from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.failover import (
     FailoverEstimate,
     count_gone,
     count_waiting,
+    estimate_moves,
 )
-from k2ktui.engine.moves.group_sums import GroupSummary, estimate_moves
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.journal import JournalHeader, Runner
+from k2ktui.engine.moves.ratings import NOTHING, GroupSummary, RereadEstimate
 from k2ktui.engine.status import PartitionStatus
 
 # A part whose read is pending for this many seconds is shown as stale, whatever its last error.

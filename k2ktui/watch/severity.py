@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from k2ktui.engine.drill.model import find_last_rehearsal
-from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.group_sums import BOTH_ACTIVE, GroupSummary, judge_group
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.moves.ratings import GroupSummary, Rating
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.status import PartitionState
 from k2ktui.text import counted, duration
@@ -226,15 +225,15 @@ def _of_groups(view: View) -> list[Problem]:
     waiting, gone = view.waiting, view.gone_unread
     # Of the same severity, those that skip or read again most come first, as in Groups.
     for group in sorted(view.summaries, key=lambda row: (-row.skips, -row.rereads, row.group)):
-        verdict = judge_group(group)
+        rating = group.rating
         unmapped = group.unmapped - group.checking_unmapped
-        if verdict.word == Basis.UNMAPPED and unmapped <= waiting[group.group]:
+        if rating is Rating.UNMAPPED and unmapped <= waiting[group.group]:
             continue  # the partitions are the problem: nothing of them is copied yet
-        if verdict is BOTH_ACTIVE and view.pair.bidirectional:
+        if rating is Rating.BOTH_ACTIVE and view.pair.bidirectional:
             continue  # applications that run on both clusters are what such a pair is for
-        if verdict.severity >= Severity.WARN:
+        if rating.severity >= Severity.WARN:
             what = describe_group(group, gone.get(group.group)) + old
-            problems.append(Problem(verdict.severity, "group", group.group, group.group, what))
+            problems.append(Problem(rating.severity, "group", group.group, group.group, what))
     return problems
 
 
@@ -258,7 +257,7 @@ def describe_group(group: GroupSummary, gone: int | None) -> str:
         parts.append(_describe_deleted(group.moved_skips, gone))
     if group.rereads:
         parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
-    if judge_group(group) is BOTH_ACTIVE:
+    if group.rating is Rating.BOTH_ACTIVE:
         parts.append(
             "active on both clusters: each side reads every record, and a move commits nothing "
             "until the consumers on the target are stopped"
@@ -268,7 +267,7 @@ def describe_group(group: GroupSummary, gone: int | None) -> str:
         parts.append(
             f"the number of records between its commit and its translation is unknown for {where}"
         )
-    return "; ".join(parts) or judge_group(group).word
+    return "; ".join(parts) or group.rating.word
 
 
 def _describe_deleted(skipped: int, gone: int | None) -> str:

@@ -70,7 +70,7 @@ class AuditScreen(RowsScreen):
             key=lambda row: (row.group, row.topic, row.partition),
             search=lambda row: f"{row.group} {row.topic}-{row.partition} {row.basis}",
             problem=lambda row: row.wrong,
-            order=lambda row: (not row.wrong, row.group, row.topic, row.partition),
+            order=lambda row: (-row.severity, row.group, row.topic, row.partition),
             empty=formatting.NOT_YET,
             opens="Row",
             id="audit",
@@ -85,14 +85,15 @@ class AuditScreen(RowsScreen):
         grid.mark_stale(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
         self.query_one("#facts", TextLines).show(self._notes(view.audit))
-        totals = self._totals(view.audit) if view.audit else {}
-        bad = Severity.BAD if totals.get("checkpoint_skipped") else Severity.WARN
-        self.query_one("#table", Panel).mark(bad if totals.get("wrong") else None)
+        self.query_one("#table", Panel).mark(self._worst(view.audit))
         self.show_side()
 
     def _rows(self, audit: Audit | None) -> Sequence[AuditRow]:
         rows = audit.rows if audit else ()
         return [row for row in rows if row.group == self._group] if self._group else rows
+
+    def _worst(self, audit: Audit | None) -> Severity | None:
+        return max(filter(None, map(self.row_severity, self._rows(audit))), default=None)
 
     def summary(self) -> Line:
         """Return the totals and the age of the audit."""
@@ -101,7 +102,7 @@ class AuditScreen(RowsScreen):
             return ()
         totals = self._totals(audit)
         again, skipped = totals["checkpoint_reread"], totals["checkpoint_skipped"]
-        tone = Tone.BAD if skipped else Tone.WARN if totals["wrong"] else Tone.OK
+        tone = formatting.tone_of(self._worst(audit) or Severity.OK)
         text = (
             f"{totals['wrong']:,} of {totals['rows']:,} would not continue: {skipped:,} skipped, "
             f"{again:,} re-read"
@@ -130,8 +131,8 @@ class AuditScreen(RowsScreen):
         return f"{row.group} {row.topic}-{row.partition}"
 
     def row_severity(self, row: AuditRow) -> Severity | None:
-        """Return a warning if the group would not continue at the right offset."""
-        return Severity.WARN if row.wrong else None
+        """Return how bad it is if the group would not continue at the right offset."""
+        return row.severity or None
 
     def row_lines(self, row: AuditRow, width: int) -> list[Line]:
         """Return where the group would continue by each program, and what that means."""

@@ -13,8 +13,8 @@ from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.shapes import flow, log_bounds, log_strip, markers, picture_cell
 from k2ktui.console.widgets.styled_text import fit, glyphs_of, wrap_lines
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.engine.moves.group_sums import GroupSummary, judge_group
 from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
@@ -223,10 +223,8 @@ def _first_line(cells: _Cells) -> Line:
 
 
 def _why(group: GroupSummary, gone: int | None) -> str:
-    verdict = judge_group(group)
-    return (
-        safe_message(describe_group(group, gone), 400) if verdict.severity >= Severity.WARN else ""
-    )
+    is_problem = group.rating.severity >= Severity.WARN
+    return safe_message(describe_group(group, gone), 400) if is_problem else ""
 
 
 def _bars(

@@ -29,9 +29,8 @@ from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.moves.group_sums import GroupSummary, judge_group, judge_group_row
 from k2ktui.engine.moves.groups import GroupRow
-from k2ktui.engine.severity import SeverityLabel
+from k2ktui.engine.moves.ratings import GroupSummary, Rating, rate
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -110,7 +109,7 @@ class _GroupTable(ListScreen):
             (summary for summary in view.summaries if summary.group == group), None
         )
         panel.label(group or "Group")
-        panel.mark(None if group_summary is None else judge_group(group_summary).severity)
+        panel.mark(None if group_summary is None else group_summary.rating.severity)
         if group:
             detail.show_group(view, group, self._scale, current)
         else:
@@ -194,7 +193,7 @@ class GroupsScreen(_GroupTable):
     def show_view(self, view: View) -> None:
         """Show the view's groups."""
         self.show_rows(view, view.groups if self._by_partition else view.summaries, _NO_GROUP)
-        worst = max((judge_group(summary).severity for summary in view.summaries), default=None)
+        worst = max((summary.rating.severity for summary in view.summaries), default=None)
         self.query_one("#table", Panel).mark(worst)
 
     def show_side(self) -> None:
@@ -212,7 +211,9 @@ class GroupsScreen(_GroupTable):
         old = formatting.STALE if view.groups_stale else ""
         bases = ", ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
         positions = f"  {old}{counted(sum(totals.bases.values()), 'position')}: {bases}"
-        states = _states(counted(groups, "group"), map(judge_group, view.summaries), old)
+        states = _states(
+            counted(groups, "group"), [summary.rating for summary in view.summaries], old
+        )
         amounts = _amounts("now", totals.skips, totals.rereads)
         amounts += _amounts("after move", totals.moved_skips, totals.moved_rereads)
         compared = _compared(view, self.session.feed.now())
@@ -346,19 +347,19 @@ class GroupScreen(_GroupTable):
             return (Cell(formatting.NOT_YET),)
         if all(summary.group != self._group for summary in view.summaries):
             return (Cell(f"{safe_text(self._group, 60)} no longer exists", Tone.WARN),)
-        verdicts = [judge_group_row(row) for row in view.groups if row.group == self._group]
+        ratings = [rate(row) for row in view.groups if row.group == self._group]
         old = formatting.STALE if view.groups_stale else ""
-        return _states(counted(len(verdicts), "partition"), verdicts, old)
+        return _states(counted(len(ratings), "partition"), ratings, old)
 
 
 def _is_read(view: View) -> bool:
     return view.part(PartName.GROUPS).taken_at is not None
 
 
-def _states(what: str, verdicts: Iterable[SeverityLabel], old: str) -> Line:
+def _states(what: str, ratings: Iterable[Rating], old: str) -> Line:
     """Return how many there are of each status, the worst first, in the words of the table."""
-    worst_first = sorted(verdicts, key=lambda verdict: -verdict.severity)
-    words = Counter(verdict.word for verdict in worst_first)
+    worst_first = sorted(ratings, key=lambda rating: -rating.severity)
+    words = Counter(rating.word for rating in worst_first)
     states = [f"{old}{count:,} {word}" for word, count in words.items()]
     first = f"{old}{what}: {states[0]}" if states else f"{old}{what}"
     return (Cell(first), *(Cell(f", {state}") for state in states[1:]))

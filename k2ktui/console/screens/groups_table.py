@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from k2ktui.console.visuals.shapes import divergence, picture_cell, power_of_ten
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.moves.group_sums import GroupSummary, judge_group, judge_group_row
 from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.ratings import GroupSummary, rate
 from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import Column, insert, rank
 from k2ktui.present.formatting import NOT_AVAILABLE, NOT_YET, Cell, Glyphs, Line, Tone
@@ -115,10 +115,10 @@ def summary_grid(
     return kind(
         columns,
         key=lambda group: group.group,
-        search=lambda group: f"{group.group} {judge_group(group).word} {group.source.state}",
-        problem=lambda group: judge_group(group).severity >= Severity.WARN,
+        search=lambda group: f"{group.group} {group.rating.word} {group.source.state}",
+        problem=lambda group: group.rating.severity >= Severity.WARN,
         order=lambda group: (
-            -judge_group(group).severity,
+            -group.rating.severity,
             -group.skips,
             -group.rereads,
             group.group,
@@ -134,10 +134,8 @@ def row_grid(columns: Sequence[Column[GroupRow]]) -> Grid[GroupRow]:
     return Grid(
         columns,
         key=row_key,
-        search=lambda row: (
-            f"{row.group} {row.topic}-{row.partition} {judge_group_row(row).word} {row.basis}"
-        ),
-        problem=lambda row: judge_group_row(row).severity >= Severity.WARN,
+        search=lambda row: f"{row.group} {row.topic}-{row.partition} {rate(row).word} {row.basis}",
+        problem=lambda row: rate(row).severity >= Severity.WARN,
         order=row_order,
         sorts_first="divergence",
         id="rows",
@@ -151,7 +149,7 @@ def row_key(row: GroupRow) -> tuple[object, ...]:
 
 def row_order(row: GroupRow) -> tuple[object, ...]:
     """Return a sort key that puts problems first."""
-    return (-judge_group_row(row).severity, row.group, row.topic, row.partition)
+    return (-rate(row).severity, row.group, row.topic, row.partition)
 
 
 def now_bar(group: GroupSummary, largest: int, width: int, glyphs: Glyphs) -> Line:

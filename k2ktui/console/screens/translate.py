@@ -13,8 +13,8 @@ from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.engine.moves.group_sums import GroupSummary
 from k2ktui.engine.moves.plan import Rewind
+from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.present.formatting import NOT_YET, Cell, Line
 from k2ktui.present.groups import stale_group_columns, summary_columns
 from k2ktui.text import counted

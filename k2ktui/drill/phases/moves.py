@@ -21,10 +21,11 @@ from k2ktui.engine.drill.model import (
     GroupResult,
 )
 from k2ktui.engine.drill.steps import find_change
-from k2ktui.engine.moves.audit import AuditRow, estimate_by_checkpoints
+from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
+from k2ktui.engine.moves.ratings import estimate_by_checkpoints
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.progress import ProgressTexts, listening
@@ -200,14 +201,12 @@ def _keep_checkpoints(session: Session, auditor: GroupAuditor, snapshot: Snapsho
         audited[row.group].append(row)
 
     def compare(result: GroupResult) -> GroupResult:
-        effect_of_checkpoints = estimate_by_checkpoints(
-            audited[result.group], partitions[result.group]
-        )
+        estimate = estimate_by_checkpoints(audited[result.group], partitions[result.group])
         effect = CheckpointEffect(
-            effect_of_checkpoints.records,
-            effect_of_checkpoints.skipped,
-            effect_of_checkpoints.unknown,
-            effect_of_checkpoints.without,
+            reread=estimate.records,
+            skipped=estimate.skipped,
+            unknown=estimate.unknown,
+            without=estimate.without,
         )
         return replace(result, checkpoints=effect)
 

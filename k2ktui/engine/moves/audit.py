@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.severity import Severity
 
 SURE = frozenset({Basis.EXACT, Basis.END})
 
@@ -49,15 +48,18 @@ class AuditRow:
     note: str = ""
 
     @property
+    def severity(self) -> Severity:
+        """Bad if records would be skipped; a warning if read again, or the effect is unknown."""
+        if self.checkpoint_skipped or self.synced_skipped:
+            return Severity.BAD
+        is_unknown = self.checkpoint_offset is None or self.basis not in SURE
+        is_right = not (self.checkpoint_reread or self.synced_reread or is_unknown)
+        return Severity.OK if is_right else Severity.WARN
+
+    @property
     def wrong(self) -> bool:
         """Whether records would be read again or skipped, or the effect is unknown."""
-        counts = (
-            self.checkpoint_reread,
-            self.checkpoint_skipped,
-            self.synced_reread,
-            self.synced_skipped,
-        )
-        return any(counts) or self.checkpoint_offset is None or self.basis not in SURE
+        return self.severity is not Severity.OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,63 +98,3 @@ class Audit:
             "synced_skipped": sum(row.synced_skipped or 0 for row in self.rows),
             "unknown": sum(row.basis not in SURE for row in self.rows),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class RereadEstimate:
-    """Records that a group would read again, or never, if it resumed on the target now.
-
-    Attributes:
-        records: records read again, in the partitions where that is known.
-        skipped: records never read, in the same partitions.
-        unknown: number of partitions where neither is known.
-        without: number of partitions without a translated offset; ``auto.offset.reset`` decides.
-    """
-
-    records: int = 0
-    skipped: int = 0
-    unknown: int = 0
-    without: int = 0
-
-    def __add__(self, other: RereadEstimate) -> RereadEstimate:
-        return RereadEstimate(
-            self.records + other.records,
-            self.skipped + other.skipped,
-            self.unknown + other.unknown,
-            self.without + other.without,
-        )
-
-
-NOTHING = RereadEstimate()
-
-
-def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
-    """Return upper bounds for a move to k2ktui's translated offsets.
-
-    Such a move skips no retained record; records deleted by retention are not counted.
-    """
-    total = NOTHING
-    for row in rows:
-        if row.finding in (Finding.MOVED, Finding.CHOSEN):
-            continue
-        total += RereadEstimate(unknown=1) if row.reread is None else RereadEstimate(row.reread)
-    return total
-
-
-def estimate_by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> RereadEstimate:
-    """Return the effect of resuming at MirrorMaker 2's checkpoints.
-
-    Args:
-        rows: rows of one group.
-        partitions: number of the group's partitions; those without a row have no checkpoint.
-    """
-    total, seen = NOTHING, 0
-    for row in rows:
-        seen += 1
-        if row.checkpoint_offset is None:
-            total += RereadEstimate(without=1)
-        elif row.checkpoint_reread is None:
-            total += RereadEstimate(unknown=1)
-        else:
-            total += RereadEstimate(row.checkpoint_reread, row.checkpoint_skipped or 0)
-    return total + RereadEstimate(without=max(0, partitions - seen))

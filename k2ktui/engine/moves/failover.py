@@ -1,15 +1,24 @@
-"""What a failover now would do to the consumer groups of a pipeline; pure."""
+"""The consumer groups of a pipeline, and what a failover now would do to them; pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.groups import (
+    Finding,
+    GroupRow,
+    Snapshot,
+    after_failover,
+    make_group_rows,
+    reading_notes,
+)
+from k2ktui.engine.moves.ratings import GroupSummary, summarize_groups
 
 
 class MoveOutcome(StrEnum):
@@ -43,56 +52,8 @@ _COUNTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMove:
-    """A group as a move would find it.
-
-    Attributes:
-        active: whether it has members on the source.
-        lost: records that it would never read after the move, and that the source still has, or
-            may still have.
-        reread: records that it would read again after the move.
-        unmapped: number of its other positions without a translation.
-        waiting: number of its positions on partitions of which nothing is copied yet.
-        unknown: number of its positions whose move has an unknown effect.
-        error: why it could not be read; empty if it was.
-        moved: whether the pair has failed over, and it is on the target.
-        name: its name.
-        gone: further records that it would never read, with or without a move: both clusters have
-            deleted them.
-    """
-
-    active: bool = False
-    lost: int = 0
-    reread: int = 0
-    unmapped: int = 0
-    unknown: int = 0
-    waiting: int = 0
-    error: str = ""
-    moved: bool = False
-    name: str = ""
-    gone: int = 0
-
-    @property
-    def outcome(self) -> MoveOutcome:
-        """The worst that applies."""
-        if self.moved:
-            return MoveOutcome.MOVED
-        if self.lost:
-            return MoveOutcome.LOSES
-        if self.unmapped:
-            return MoveOutcome.UNMOVABLE
-        if self.unknown or self.error:
-            return MoveOutcome.UNKNOWN
-        if self.waiting:
-            return MoveOutcome.NOT_COPIED
-        if self.gone:
-            return MoveOutcome.LOST_ALREADY
-        return MoveOutcome.STOP_FIRST if self.active else MoveOutcome.SAFE
-
-
-@dataclass(frozen=True, slots=True)
 class NamedMove:
-    """A group that is not simply safe to move.
+    """A group as a move to the target now would find it.
 
     Attributes:
         group: its name.
@@ -236,31 +197,118 @@ def count_gone(
     return {group: None if group in unknown else count for group, count in by_group.items()}
 
 
-def estimate_groups(moves: Iterable[GroupMove]) -> GroupEstimate:
-    """Count groups by what a failover now would do to them."""
-    counts = dict.fromkeys(MoveOutcome, 0)
-    lost = reread = gone = 0
-    named: list[NamedMove] = []
-    for move in moves:
-        outcome = move.outcome
-        counts[outcome] += 1
-        lost += move.lost
-        gone += move.gone
-        reread += move.reread
-        if outcome in _NAMED:
-            named.append(NamedMove(move.name, outcome, move.active, move.lost, move.gone))
-    named.sort(
-        key=lambda move: (
-            _NAMED.index(move.outcome),
-            -move.lost_records,
-            -move.gone_records,
-            move.group,
-        )
-    )
+def estimate_moves(
+    groups: Iterable[GroupSummary], waiting: Mapping[str, int], gone: Mapping[str, int | None]
+) -> GroupEstimate:
+    """Count and name groups by what a failover now would do to them.
+
+    Args:
+        groups: their sums.
+        waiting: see :func:`count_waiting`.
+        gone: see :func:`count_gone`.
+    """
+    groups = tuple(groups)
+    moves = [_move(group, waiting.get(group.group, 0), gone.get(group.group)) for group in groups]
+    counts = Counter(move.outcome for move in moves)
     return GroupEstimate(
-        **{_COUNTED[outcome]: count for outcome, count in counts.items()},
-        lost_records=lost,
-        reread_records=reread,
-        gone_records=gone,
-        named=tuple(named),
+        **{name: counts[outcome] for outcome, name in _COUNTED.items()},
+        lost_records=sum(move.lost_records for move in moves),
+        reread_records=sum(group.moved_rereads for group in groups),
+        gone_records=sum(move.gone_records for move in moves),
+        named=tuple(sorted((move for move in moves if move.outcome in _NAMED), key=_worst_first)),
+    )
+
+
+def _worst_first(move: NamedMove) -> tuple[int, int, int, str]:
+    return _NAMED.index(move.outcome), -move.lost_records, -move.gone_records, move.group
+
+
+def _move(group: GroupSummary, waiting: int, known_gone: int | None) -> NamedMove:
+    """Return what a move means for a group: the worst that applies."""
+    # Records of which it is not known whether the source has them count as lost by the move.
+    gone = min(known_gone or 0, group.moved_skips)
+    lost = group.moved_skips - gone
+    unmapped = group.unmapped - waiting
+    is_unread = group.source.error or group.target.error
+    outcome = MoveOutcome.STOP_FIRST if group.source.is_active else MoveOutcome.SAFE
+    if 0 < group.moved == group.partitions:
+        outcome = MoveOutcome.MOVED
+    elif lost:
+        outcome = MoveOutcome.LOSES
+    elif unmapped > group.checking_unmapped:
+        outcome = MoveOutcome.UNMOVABLE
+    elif unmapped or group.unknown_moved > group.unmapped or is_unread:
+        outcome = MoveOutcome.UNKNOWN
+    elif waiting:
+        outcome = MoveOutcome.NOT_COPIED
+    elif gone:
+        outcome = MoveOutcome.LOST_ALREADY
+    return NamedMove(group.group, outcome, group.source.is_active, lost, gone)
+
+
+def estimate_snapshot(
+    snapshot: Snapshot, rows: Sequence[GroupRow]
+) -> tuple[tuple[GroupSummary, ...], GroupEstimate]:
+    """Return the groups of a snapshot with the sums of their rows, and what a move now would do."""
+    groups = summarize_groups(rows, snapshot.source, snapshot.target)
+    copies = {(at.topic, at.partition): replica for at, replica in snapshot.replicas.items()}
+    new = {at for at, replica in copies.items() if replica.position is None}
+    gone = count_gone(rows, {at: replica.source_start for at, replica in copies.items()})
+    return groups, estimate_moves(groups, count_waiting(rows, new), gone)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """The consumer groups on both clusters; times are epoch seconds.
+
+    Attributes:
+        pipeline: name of the pipeline.
+        taken_at: when the clusters were read.
+        commits_at: when the source's commits were read: earlier than ``taken_at`` if the source
+            does not answer and the commits kept on the target are used.
+        pair_state: which cluster the workload uses.
+        source_down: why the source does not answer; empty if it does.
+        notes: what could not be read, for example a group, which then has no row.
+        rows: each group on each partition, sorted by group, topic and partition.
+        estimate: groups by what a move to the target now would do to them.
+    """
+
+    pipeline: str
+    taken_at: float
+    commits_at: float
+    pair_state: PairState
+    source_down: str
+    notes: tuple[str, ...]
+    rows: tuple[GroupRow, ...]
+    estimate: GroupEstimate
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui groups --json`` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "taken_at": self.taken_at,
+            "commits_at": self.commits_at,
+            "pair_state": self.pair_state.as_json(),
+            "source_down": self.source_down,
+            "notes": list(self.notes),
+            "groups": [row.as_json() for row in self.rows],
+            "failover": {"groups": asdict(self.estimate)},
+        }
+
+
+def make_group_positions(snapshot: Snapshot, pair: PairState) -> GroupPositions:
+    """Return the groups of a snapshot, as the state of the pair makes them to be read."""
+    rows = make_group_rows(snapshot)
+    if pair.moved:
+        rows = after_failover(rows)
+    return GroupPositions(
+        pipeline=snapshot.pipeline,
+        taken_at=snapshot.taken_at,
+        commits_at=snapshot.commits_at,
+        pair_state=pair,
+        source_down=snapshot.source_down,
+        # The source is in a field of its own.
+        notes=tuple(reading_notes(replace(snapshot, source_down=""))),
+        rows=tuple(rows),
+        estimate=estimate_snapshot(snapshot, rows)[1],
     )

@@ -158,7 +158,8 @@ class Finding(StrEnum):
     ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
     read once. ``moving``: the group is consuming, which explains the difference. ``moved``: the
     workload has failed over, or that of the topic, and the group is on the target: there is nothing
-    to compare. ``chosen``: an operator has decided where the group continues.
+    to compare. ``chosen``: an operator has decided where the group continues. ``unread``: the group
+    cannot be read on the target, and no commit of it was; all else that is known of a row is rated.
     """
 
     SETTLED = "settled"
@@ -166,6 +167,7 @@ class Finding(StrEnum):
     MOVING = "moving"
     MOVED = "moved"
     CHOSEN = "chosen"
+    UNREAD = "unread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,38 +225,6 @@ class GroupRow:
         value = asdict(self)
         del value["finding"]  # needs more than one reading
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Effect of resuming on the target, in records: as committed now, and after a move.
-
-    ``unknown`` counts committed positions on the target whose effect is unknown.
-    """
-
-    skips: int = 0
-    rereads: int = 0
-    moved_skips: int = 0
-    moved_rereads: int = 0
-    unknown: int = 0
-
-
-def outcome(rows: Iterable[GroupRow]) -> Outcome:
-    """Sum rows; several source partitions on one target partition count as one position."""
-    positions = {
-        (row.group, row.target_topic, row.target_partition): row
-        for row in rows
-        if row.finding not in (Finding.MOVED, Finding.CHOSEN)
-    }.values()
-    now = [row for row in positions if row.finding is Finding.SETTLED]
-    moved = [row for row in positions if row.basis is not Basis.UNMAPPED]
-    return Outcome(
-        sum(row.skipped_now or 0 for row in now),
-        sum(row.reread_now or 0 for row in now),
-        sum(row.skipped or 0 for row in moved),
-        sum(row.reread or 0 for row in moved),
-        sum(row.target_offset is not None and row.skipped_now is None for row in positions),
-    )
 
 
 def after_failover(rows: Iterable[GroupRow]) -> list[GroupRow]:
@@ -457,9 +427,12 @@ def _rows_of(
             f"the target's log ends at {log.written}, before its committed offset there: "
             "auto.offset.reset decides where it continues"
         )
+    finding = Finding.MOVING if outdated else Finding.SETTLED
+    if group.target.error and current is None and translation.basis is not Basis.UNMAPPED:
+        finding = Finding.UNREAD
     choice = remembered_choice(snapshot, group, translation)
     if choice is not None:
-        reasons, now = [choice.text], replace(now, divergence=None)
+        reasons, now, finding = [choice.text], replace(now, divergence=None), Finding.CHOSEN
     for source in translation.sources:
         yield GroupRow(
             group=group.group,
@@ -479,15 +452,9 @@ def _rows_of(
             reason="; ".join(filter(None, reasons)),
             reread_now=now.reread,
             skipped_now=now.skipped,
-            finding=_finding(choice, is_outdated=outdated),
+            finding=finding,
             chosen_by=choice.by if choice is not None else "",
         )
-
-
-def _finding(choice: Choice | None, *, is_outdated: bool) -> Finding:
-    if choice is not None:
-        return Finding.CHOSEN
-    return Finding.MOVING if is_outdated else Finding.SETTLED
 
 
 def _unmapped_row(group: TranslatedGroup, source: SourcePartition) -> GroupRow:

@@ -11,13 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from k2ktui.engine.mapping.replica import Replica
-from k2ktui.engine.moves.failover import count_gone, count_waiting
-from k2ktui.engine.moves.group_sums import (
-    GroupsOnBoth,
-    estimate_moves,
-    judge_group,
-    summarize_groups,
-)
+from k2ktui.engine.moves.failover import estimate_snapshot
 from k2ktui.engine.moves.groups import GroupRow, Snapshot
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
@@ -122,13 +116,8 @@ def summarize_pipeline(snapshot: Snapshot, rows: Iterable[GroupRow]) -> Pipeline
     # Topics that were moved to the target are the past here.
     copied = {at: r for at, r in snapshot.replicas.items() if at.topic not in snapshot.moved}
     retained, covered = _count_offsets(copied)
-    rows = tuple(rows)
-    groups = summarize_groups(GroupsOnBoth(snapshot.source, snapshot.target, rows), {}, {})
-    copies = {(at.topic, at.partition): replica for at, replica in snapshot.replicas.items()}
-    new = {at for at, replica in copies.items() if replica.position is None}
-    gone = count_gone(rows, {at: replica.source_start for at, replica in copies.items()})
-    moves = estimate_moves(groups, count_waiting(rows, new), gone)
-    ratings = Counter(judge_group(group) for group in groups)
+    groups, moves = estimate_snapshot(snapshot, tuple(rows))
+    ratings = Counter(group.rating for group in groups)
     return PipelineSummary(
         at_ms=int(snapshot.taken_at * 1000),
         retained=retained,

@@ -16,7 +16,7 @@ from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
-from k2ktui.engine.moves.group_positions import GroupPositions
+from k2ktui.engine.moves.failover import GroupPositions
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.moves.written import OffsetWrite

@@ -20,15 +20,16 @@ from k2ktui.engine.moves.apply import (
     reverse_writes,
 )
 from k2ktui.engine.moves.choice import Choice, RowValue
-from k2ktui.engine.moves.group_sums import (
-    GroupsOnBoth,
-    judge_group,
-    judge_group_row,
-    summarize_groups,
-)
-from k2ktui.engine.moves.groups import Finding, GroupView, Snapshot, make_group_rows, outcome
+from k2ktui.engine.moves.groups import Finding, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.moves.plan import Action, PlanRow, Rewind, UnusablePlan, dump_plan, load_plan
 from k2ktui.engine.moves.planning import make_plan
+from k2ktui.engine.moves.ratings import (
+    NOTHING,
+    Rating,
+    estimate_rereads,
+    rate,
+    summarize_groups,
+)
 from k2ktui.engine.moves.written import WrittenCommits
 from k2ktui.engine.records.state import Position
 from k2ktui.errors import ConfigError
@@ -215,11 +216,10 @@ def test_what_was_left_out_before_the_group_came_stays_left_out() -> None:
 def test_chosen_rows_are_no_finding_and_cost_nothing_of_a_move() -> None:
     made_of = remembering("700", 40, 700)
     rows = make_group_rows(made_of)
-    assert outcome(rows).skips == outcome(rows).moved_skips == outcome(rows).unknown == 0
-    both = GroupsOnBoth(made_of.source, made_of.target, rows)
-    (group,) = summarize_groups(both, {("s", 0): 100}, {})
+    assert estimate_rereads(rows) == (NOTHING, NOTHING)
+    (group,) = summarize_groups(rows, made_of.source, made_of.target, {("s", 0): 100})
     assert (group.chosen, group.ahead, group.unknown, group.lag) == (1, 0, 0, 60)
-    assert judge_group(group).word == judge_group_row(rows[0]).word == "chosen"
+    assert group.rating is rate(rows[0]) is Rating.CHOSEN
     assert Agreement().settle(rows, 0.0, 1.0) == rows
 
 

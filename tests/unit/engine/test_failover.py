@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,34 +11,73 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.failover import (
     GroupEstimate,
-    GroupMove,
     MoveOutcome,
     count_gone,
-    estimate_groups,
+    estimate_moves,
 )
 from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.ratings import GroupSide, GroupSummary
+
+
+@dataclass(frozen=True)
+class Found:
+    """A group as a move would find it: what it would lose, and its positions by kind."""
+
+    active: bool = False
+    lost: int = 0
+    unmapped: int = 0
+    unknown: int = 0
+    waiting: int = 0
+    gone: int = 0
+    reread: int = 0
+    error: str = ""
+    moved: bool = False
+    name: str = "g"
+
+
+def estimate(*found: Found) -> GroupEstimate:
+    groups = [
+        GroupSummary(
+            group=of.name,
+            source=GroupSide("Stable", 1, of.error) if of.active else GroupSide("Empty", 0),
+            target=GroupSide(),
+            partitions=9,
+            bases={"unmapped": of.unmapped + of.waiting, "exact": 3},
+            missing=0,
+            skips=0,
+            rereads=0,
+            moved_skips=of.lost + of.gone,
+            moved_rereads=of.reread,
+            unknown_moved=of.unmapped + of.waiting + of.unknown,
+            moved=9 if of.moved else 0,
+        )
+        for of in found
+    ]
+    waiting = {of.name: of.waiting for of in found}
+    return estimate_moves(groups, waiting, {of.name: of.gone for of in found})
+
 
 WORST_FIRST = [
-    (GroupMove(True, 5, 2, 1, 1, error="unreadable"), MoveOutcome.LOSES),
-    (GroupMove(True, 0, 2, 1, 1, error="unreadable"), MoveOutcome.UNMOVABLE),
-    (GroupMove(True, 0, 0, 0, 1), MoveOutcome.UNKNOWN),
-    (GroupMove(True, error="unreadable"), MoveOutcome.UNKNOWN),
-    (GroupMove(True, waiting=1), MoveOutcome.NOT_COPIED),
-    (GroupMove(True, gone=9), MoveOutcome.LOST_ALREADY),
-    (GroupMove(False, gone=9), MoveOutcome.LOST_ALREADY),
-    (GroupMove(True), MoveOutcome.STOP_FIRST),
-    (GroupMove(False, reread=3), MoveOutcome.SAFE),
+    (Found(True, 5, 1, 1, 1, 9, 2, error="unreadable"), MoveOutcome.LOSES),
+    (Found(True, 0, 1, 1, 1, 9, 2, error="unreadable"), MoveOutcome.UNMOVABLE),
+    (Found(True, unknown=1, waiting=1, gone=9), MoveOutcome.UNKNOWN),
+    (Found(True, error="unreadable", gone=9), MoveOutcome.UNKNOWN),
+    (Found(True, waiting=1, gone=9), MoveOutcome.NOT_COPIED),
+    (Found(True, gone=9), MoveOutcome.LOST_ALREADY),
+    (Found(False, gone=9), MoveOutcome.LOST_ALREADY),
+    (Found(True), MoveOutcome.STOP_FIRST),
+    (Found(False, reread=3), MoveOutcome.SAFE),
 ]
 
 
-@pytest.mark.parametrize(("move", "expected"), WORST_FIRST)
-def test_the_worst_that_applies(move: GroupMove, expected: MoveOutcome) -> None:
-    assert move.outcome is expected
+@pytest.mark.parametrize(("found", "expected"), WORST_FIRST)
+def test_the_worst_that_applies(found: Found, expected: MoveOutcome) -> None:
+    assert estimate(found).count(expected) == 1
 
 
 def test_each_group_is_counted_once() -> None:
-    estimate = estimate_groups(move for move, _ in WORST_FIRST)
-    assert estimate == GroupEstimate(
+    moves = estimate(*(replace(found, name=f"g{n}") for n, (found, _) in enumerate(WORST_FIRST)))
+    assert moves == GroupEstimate(
         safe=1,
         stop_first=1,
         not_copied=1,
@@ -46,32 +87,30 @@ def test_each_group_is_counted_once() -> None:
         lost_records=5,
         reread_records=7,
         lost_already=2,
-        gone_records=18,
-        named=estimate.named,
+        gone_records=63,
+        named=moves.named,
     )
-    assert estimate.total == len(WORST_FIRST)
-    assert estimate_groups(()) == GroupEstimate()
+    assert moves.total == len(WORST_FIRST)
+    assert estimate() == GroupEstimate()
 
 
 def test_whatever_is_not_safe_has_a_name() -> None:
-    estimate = estimate_groups(
-        [
-            GroupMove(name="small", lost=1),
-            GroupMove(name="large", lost=9, gone=3, active=True),
-            GroupMove(name="old", gone=9_104),
-            GroupMove(name="busy", active=True),
-            GroupMove(name="calm"),
-            GroupMove(name="there", moved=True),
-        ]
+    moves = estimate(
+        Found(name="small", lost=1),
+        Found(name="large", lost=9, gone=3, active=True),
+        Found(name="old", gone=9_104),
+        Found(name="busy", active=True),
+        Found(name="calm"),
+        Found(name="there", moved=True),
     )
-    assert [(move.group, move.outcome, move.active) for move in estimate.named] == [
+    assert [(move.group, move.outcome, move.active) for move in moves.named] == [
         ("large", MoveOutcome.LOSES, True),
         ("small", MoveOutcome.LOSES, False),
         ("old", MoveOutcome.LOST_ALREADY, False),
         ("busy", MoveOutcome.STOP_FIRST, True),
     ]
-    assert (estimate.safe, estimate.losing, estimate.lost_already) == (1, 2, 1)
-    assert (estimate.lost_records, estimate.gone_records) == (10, 9_107)
+    assert (moves.safe, moves.losing, moves.lost_already) == (1, 2, 1)
+    assert (moves.lost_records, moves.gone_records) == (10, 9_107)
 
 
 Rows = st.lists(

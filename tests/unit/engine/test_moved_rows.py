@@ -13,22 +13,16 @@ from k2ktui.engine.acl import ALLOW, ANY, DENY, LITERAL, PREFIXED, TOPIC, Acl
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.agreement import Agreement
-from k2ktui.engine.moves.group_sums import (
-    GroupsOnBoth,
-    judge_group,
-    judge_group_row,
-    summarize_groups,
-)
 from k2ktui.engine.moves.groups import (
     CommittedOffset,
     Finding,
     GroupView,
     Snapshot,
     make_group_rows,
-    outcome,
 )
 from k2ktui.engine.moves.pipeline_summary import summarize_pipeline
 from k2ktui.engine.moves.planning import make_plan, moved_positions, set_row
+from k2ktui.engine.moves.ratings import NOTHING, Rating, estimate_rereads, rate, summarize_groups
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.parity.acl_items import PRESENT, acl_item
 from k2ktui.engine.parity.acls import WantedAcl
@@ -69,8 +63,8 @@ def test_a_row_of_a_moved_topic_says_so_and_is_in_no_sum() -> None:
     assert row.reason == f"moved to the target by drill {DRILL} at 2026-11-21 09:11:52 UTC"
     assert (row.divergence, row.reread, row.skipped, row.reread_now) == (None,) * 4
     assert (row.source_offset, row.target_offset) == (40, 520), "both are still shown"
-    assert judge_group_row(row).word == "moved"
-    assert outcome([row]).moved_rereads == 0 and outcome([row]).rereads == 0
+    assert rate(row) is Rating.MOVED
+    assert estimate_rereads([row]) == (NOTHING, NOTHING)
     assert row.as_json()["moved_by"] == DRILL
     settled = Agreement().settle([row], 0.0, 1.0)
     assert settled == [row], "no second reading is needed"
@@ -79,12 +73,12 @@ def test_a_row_of_a_moved_topic_says_so_and_is_in_no_sum() -> None:
 def test_a_group_of_which_a_topic_has_moved_is_judged_by_the_others() -> None:
     made_of = several()
     rows = make_group_rows(made_of)
-    (group,) = summarize_groups(GroupsOnBoth(made_of.source, made_of.target, rows), {}, {})
+    (group,) = summarize_groups(rows, made_of.source, made_of.target)
     assert (group.partitions, group.moved, group.moved_with_topic, group.missing) == (3, 1, 1, 2)
-    assert judge_group(group).word == "partly moved"
+    assert group.rating is Rating.PARTLY_MOVED
     bounded = [replace(row, basis=Basis.BOUNDED) if row.moved_by else row for row in rows]
-    (group,) = summarize_groups(GroupsOnBoth(made_of.source, made_of.target, bounded), {}, {})
-    assert judge_group(group).word == "partly moved", "a bound of what has moved warns nobody"
+    (group,) = summarize_groups(bounded, made_of.source, made_of.target)
+    assert group.rating is Rating.PARTLY_MOVED, "a bound of what has moved warns nobody"
 
 
 @given(st.sets(st.sampled_from(TOPICS)))

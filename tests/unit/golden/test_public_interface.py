@@ -26,7 +26,7 @@ from k2ktui.cli.groups import result_object
 from k2ktui.cli.main import cli
 from k2ktui.engine.mapping.translate import list_translated
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
-from k2ktui.engine.moves.group_positions import GroupPositions
+from k2ktui.engine.moves.failover import GroupPositions
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import dump_plan
 from k2ktui.engine.moves.written import OffsetWrite

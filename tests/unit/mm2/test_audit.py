@@ -7,6 +7,7 @@ import pytest
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.severity import Severity
 from k2ktui.mm2.audit import compare_checkpoints, explain_no_checkpoint
 from k2ktui.mm2.flows.formats import Checkpoint, GroupPartition
 from k2ktui.mm2.flows.topics import WrittenCheckpoint
@@ -34,16 +35,21 @@ def row(translated: int | None, basis: Basis, target: int | None = 90) -> GroupR
 
 
 @pytest.mark.parametrize(
-    ("right", "checkpoint", "synced", "counts"),
+    ("right", "checkpoint", "synced", "counts", "severity"),
     [
-        (100, 60, 90, (40, 0, 10, 0)),
-        (100, 100, 100, (0, 0, 0, 0)),
-        (100, 110, 130, (0, 10, 0, 30)),
-        (100, None, None, (None, None, None, None)),
+        (100, 60, 90, (40, 0, 10, 0), Severity.WARN),
+        (100, 100, 100, (0, 0, 0, 0), Severity.OK),
+        (100, 110, 130, (0, 10, 0, 30), Severity.BAD),
+        (100, 60, 130, (40, 0, 0, 30), Severity.BAD),
+        (100, None, None, (None, None, None, None), Severity.WARN),
     ],
 )
 def test_counts(
-    right: int, checkpoint: int | None, synced: int | None, counts: tuple[int | None, ...]
+    right: int,
+    checkpoint: int | None,
+    synced: int | None,
+    counts: tuple[int | None, ...],
+    severity: Severity,
 ) -> None:
     """What would be read again and skipped, at the checkpoint and as committed."""
     at = GroupPartition("g", "A.t", 0)
@@ -59,6 +65,7 @@ def test_counts(
     )
     assert audited.checkpoint_age_s == (None if checkpoint is None else 30.0)
     assert audited.wrong == (counts != (0, 0, 0, 0))
+    assert audited.severity is severity
 
 
 def test_bounds_are_not_counted() -> None:

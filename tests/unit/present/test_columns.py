@@ -14,15 +14,15 @@ from rich.console import Console
 from k2ktui.cli import groups, jobs, offsets, views
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.groups import Outcome
 from k2ktui.engine.moves.journal import JournalHeader, JournalRow
 from k2ktui.engine.moves.plan import Action, PlanRow
+from k2ktui.engine.moves.ratings import NOTHING, RereadEstimate
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.errors import K2kError
 from k2ktui.present.audits import audit_columns
 from k2ktui.present.columns import Column, pick, rank, text_column
 from k2ktui.present.formatting import ASCII, UNICODE, WORDS, Cell, duration, seconds, share
-from k2ktui.present.groups import outcome_text, row_columns, summary_columns
+from k2ktui.present.groups import rereads_text, row_columns, summary_columns
 from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.present.partitions import partition_columns
 from k2ktui.present.plans import plan_columns, summarize_plan
@@ -184,9 +184,10 @@ def test_a_plan_is_summed_up_once() -> None:
 def test_groups_are_summed_up_in_the_same_words() -> None:
     made = usual()
     totals = made.view().totals
-    sums = Outcome(totals.skips, totals.rereads, totals.moved_skips, totals.moved_rereads)
-    assert outcome_text(sums) in "\n".join(view_lines(made.view(), made.now))
-    assert "unknown for 2" in outcome_text(Outcome(unknown=2))
+    now = RereadEstimate(totals.rereads, totals.skips)
+    after = RereadEstimate(totals.moved_rereads, totals.moved_skips)
+    assert rereads_text(now, after) in "\n".join(view_lines(made.view(), made.now))
+    assert "unknown for 2" in rereads_text(RereadEstimate(unknown=2), NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary, judge_group, judge_group_row
-from k2ktui.engine.moves.groups import Finding
+from k2ktui.engine.moves.groups import Finding, GroupView
 from k2ktui.engine.moves.journal import RunKind, RunnerState
+from k2ktui.engine.moves.ratings import Rating, rate
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.engine.severity import Severity
@@ -193,7 +193,7 @@ def test_a_divergence_that_is_unknown_is_no_all_clear() -> None:
     made.group("g", AT, divergence=0)
     made.rows = [replace(row, divergence=None) for row in made.rows]
     view = made.view()
-    assert judge_group_row(view.groups[0]).severity is Severity.UNKNOWN
+    assert rate(view.groups[0]) is Rating.UNKNOWN
     [problem] = problems_of(view, "group")
     assert problem.severity is Severity.UNKNOWN and "unknown" in problem.message
 
@@ -207,7 +207,7 @@ def test_what_is_bad_once_is_looked_at_again_before_it_is_red() -> None:
     made.rows = [replace(row, finding=Finding.CHECKING) for row in made.rows]
     view = made.view()
     assert not view.settled and not problems_of(view, "group")
-    assert {judge_group_row(row).word for row in view.groups} == {"checking"}
+    assert {rate(row) for row in view.groups} == {Rating.CHECKING}
     assert (view.totals.skips, view.totals.diverging) == (0, 0)
 
 
@@ -330,30 +330,17 @@ def test_a_comparison_that_fails_is_no_fault_of_the_pipeline() -> None:
     assert view.whole and view.summaries[1].theirs is None
 
 
-@pytest.mark.parametrize(
-    ("missing", "word"), [(3, "not moved"), (1, "partly moved"), (0, "in step")]
-)
-def test_a_group_that_is_committed_on_some_partitions_is_partly_moved(
-    missing: int, word: str
-) -> None:
-    side = GroupSide("Empty", 0)
-    group = GroupSummary("g", side, side, 3, {"exact": 3}, missing, 0, 0)
-    assert judge_group(group).word == word
-
-
 @pytest.mark.parametrize("members", [2, None])
 def test_a_group_that_is_active_on_both_clusters_has_a_state_of_its_own(
     members: int | None,
 ) -> None:
     """Both sides read every record; in a bidirectional pair, that is no problem."""
-    side = GroupSide("Stable", members)
-    group = GroupSummary("g", side, side, 3, {"exact": 3}, 0, 0, 0)
-    assert (judge_group(group).word, judge_group(group).severity) == ("both active", Severity.WARN)
-    assert judge_group(replace(group, ahead=1, skips=7)).word == "skips"
-    for one in (replace(group, source=GroupSide("Empty", 0)), replace(group, target=GroupSide())):
-        assert judge_group(one).word == "in step"
-    view = replace(usual().view(), summaries=(group,))
+    made = one()
+    made.group("g", AT, divergence=0)
+    made.source_groups["g"] = made.target_groups["g"] = GroupView("Stable", members)
+    view = made.view()
     (problem,) = problems_of(view, "group")
+    assert problem.severity is Severity.WARN
     assert "active on both clusters" in problem.message and "stopped" in problem.message
     pair = replace(view.pair, bidirectional=True)
     assert not problems_of(replace(view, pair=pair), "group")

@@ -8,8 +8,7 @@ from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillFigures
 from k2ktui.engine.drill.tail import PartitionEnd
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.audit import estimate_by_translation
-from k2ktui.engine.moves.group_sums import judge_group, judge_group_row
+from k2ktui.engine.moves.ratings import Rating, rate
 from k2ktui.engine.severity import Severity
 from k2ktui.present.failover import failover_lines
 from k2ktui.watch.model import View
@@ -43,8 +42,8 @@ def test_before_the_drill_the_same_facts_are_problems() -> None:
 def test_nothing_says_that_records_are_lost() -> None:
     view = failed_over()
     assert problems_of(view) == []
-    assert {judge_group(summary).word for summary in view.summaries} == {"moved"}
-    assert {judge_group_row(group).word for group in view.groups} == {"moved"}
+    assert {summary.rating for summary in view.summaries} == {Rating.MOVED}
+    assert {rate(row) for row in view.groups} == {Rating.MOVED}
     groups = view.failover.groups
     assert groups is not None and (groups.moved, groups.total, groups.lost_records) == (2, 2, 0)
     assert (view.failover.rpo_records, view.failover.failed_over) == (0, True)
@@ -55,7 +54,7 @@ def test_nothing_says_that_records_are_lost() -> None:
     assert "7,290" not in text and "42,747" not in text
     assert text.splitlines()[0].endswith("; this pipeline is fenced")
     assert "RPO: 0 records missing when it was opened" in text
-    assert estimate_by_translation(view.groups).unknown == 0
+    assert view.again[0].unknown == 0
 
 
 def test_the_lag_of_a_moved_group_is_that_on_the_target() -> None:
@@ -80,7 +79,7 @@ def test_a_group_that_would_read_again_or_was_not_moved_is_still_shown() -> None
     made.group("late", at, divergence=-40)
     made.group("left", at)
     made.drills = (switched_over(),)
-    words = {summary.group: judge_group(summary) for summary in made.view().summaries}
+    words = {summary.group: summary.rating for summary in made.view().summaries}
     assert words["late"].word == "re-reads" and words["late"].severity is Severity.WARN
     assert words["left"].word == "not moved"
 

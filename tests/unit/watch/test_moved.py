@@ -9,8 +9,8 @@ from k2ktui.cli.views import status_object
 from k2ktui.console.screens.overview_facts import OverviewFigures
 from k2ktui.console.screens.partition import coverage, figures
 from k2ktui.engine.drill.objectives import Objectives
-from k2ktui.engine.moves.group_sums import judge_group
 from k2ktui.engine.moves.groups import Finding
+from k2ktui.engine.moves.ratings import GroupSide, Rating, rate_group
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.engine.severity import Severity
@@ -105,15 +105,13 @@ def test_groups_on_it_live_on_the_target() -> None:
     assert (billing.moved, billing.moved_with_topic, billing.behind) == (1, 1, 0)
     assert (view.totals.diverging, view.totals.rereads, view.totals.commit_coverage) == (0, 0, 1.0)
     assert view.totals.bases == {"exact": 1}
-    assert judge_group(billing).severity is Severity.OK
+    assert billing.rating.severity is Severity.OK
     # It may run on both clusters: some of its topics are still read on the source.
-    active = replace(
-        billing,
-        source=replace(billing.source, state="Stable", members=1),
-        target=replace(billing.target, state="Stable", members=1),
-    )
-    assert judge_group(active).severity is Severity.OK
-    assert judge_group(replace(active, moved_with_topic=0)).word == "both active"
+    active = GroupSide("Stable", 1)
+    rows = [replace(row, state_source="Stable", state_target="Stable") for row in view.groups]
+    assert rate_group(rows, active, active).severity is Severity.OK
+    of_others = [replace(row, moved_by="") for row in rows]
+    assert rate_group(of_others, active, active) is Rating.BOTH_ACTIVE
 
 
 def test_its_panel_says_that_it_has_moved_and_nothing_of_lag_and_coverage() -> None:

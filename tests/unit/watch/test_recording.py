@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from k2ktui.engine.drill.objectives import Objectives
-from k2ktui.engine.moves.group_sums import GroupSummary, judge_group
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.journal import RunKind, Runner
+from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import SourcePartition
@@ -104,8 +104,8 @@ def test_what_an_earlier_release_did_not_record_has_its_default() -> None:
                 del row[at]
     view = loads(json.dumps(value))
     assert (view.objectives, view.audit, view.totals) == (Objectives(), None, Totals())
-    # Whether any row skips records, or reads them again, follows from the sums.
-    words = {group.group: judge_group(group).word for group in view.summaries}
+    # How a group is rated follows from its rows.
+    words = {group.group: group.rating.word for group in view.summaries}
     assert (words["billing"], words["reports"]) == ("skips", "re-reads")
     assert {row.status.hold for row in view.partitions} == {""}
     assert str(view.pair_state.phase) == "unknown" and view.summaries[0].theirs is None
@@ -160,6 +160,26 @@ def test_what_every_recording_has_is_required(name: str) -> None:
     del value[name]
     with pytest.raises(MalformedView):
         loads(json.dumps(value))
+
+
+def test_a_recording_in_which_rows_of_a_group_are_missing_is_refused() -> None:
+    """Groups are rated by their rows: one without them would be in step."""
+    value = json.loads(dumps(eventful()))
+    table, summaries = value["groups"], value["summaries"]
+    assert table["rows"]
+    for left in (table["rows"][1:], table["rows"][:-1], [], [*table["rows"], table["rows"][0]]):
+        with pytest.raises(MalformedView, match=r"of \d rows? of group"):
+            loads(json.dumps({**value, "groups": {**table, "rows": left}}))
+    with pytest.raises(MalformedView, match=f"no group {summaries[0]['group']}, which has rows"):
+        loads(json.dumps({**value, "summaries": summaries[1:]}))
+
+
+def test_rows_of_a_group_need_not_be_adjacent() -> None:
+    view = eventful()
+    by_partition = sorted(view.groups, key=lambda row: (row.partition, row.topic, row.group))
+    assert [row.group for row in by_partition] != sorted(row.group for row in by_partition)
+    again = loads(dumps(replace(view, groups=tuple(by_partition))))
+    assert again.summaries == view.summaries
 
 
 def test_what_a_later_release_adds_is_not_read() -> None:
