@@ -28,8 +28,7 @@ from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase, job_directory
 from k2ktui.jobs.process import this_process
-from k2ktui.replication.reports.event_text import report_event
-from k2ktui.replication.reports.events import Progress
+from k2ktui.replication.reports.events import Progress, report_event
 from k2ktui.sync import operations
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.operations import JournalEntry

@@ -36,6 +36,7 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.worker import run_slot
 from k2ktui.replication.driver.heartbeat import Heartbeat
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.standby import beat_interval_s
@@ -193,7 +194,10 @@ def run_with(
     """Copy as ``k2ktui start`` does, with these laps, until ``stop`` or caught up."""
     source, target = source_cluster(config), target_cluster(config)
     control = ensure_control_topics(config, target, {})
-    heartbeat = Heartbeat(config, time.time(), lambda note: None, beat_s=beat_interval_s(config))
+    status = RunStatus(config.name, lambda report: None)
+    heartbeat = Heartbeat(
+        config, status.began_at, lambda note: None, status, beat_s=beat_interval_s(config)
+    )
     heartbeat.stand_by(waiting=True)
     with heartbeat:
         parts = RunParts(
@@ -203,11 +207,11 @@ def run_with(
             control,
             laps,
             heartbeat,
-            time.time(),
+            status,
             take_over=False,
             until_caught_up=until_caught_up,
         )
-        finished = SharedRun(config, parts, heartbeat.observe).run(1, stop)
+        finished = SharedRun(config, parts).run(1, stop)
     if finished.faults:
         raise RuntimeError(f"not everything was copied: {finished.faults[0].message}")
 

@@ -8,7 +8,7 @@
         shared                the slots that it owns, by a driver each     (k2ktui/shared_runs.py)
     beside it, each on its own thread: heartbeats, holds, commit snapshots, mappings that
     groups need, summaries, MirrorMaker 2's checkpoints
-    its events: driver ─► heartbeat ─► telemetry ─► the caller's report
+    drivers ─► status of the run ─► heartbeat, metrics, the caller's report
 
 ``k2ktui start`` and jobs (and so the demo) run pipelines through ``k2ktui.starting`` only.
 """
@@ -34,7 +34,8 @@ from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.ownership.control_watch import ControlTopicsWatch
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.replication.preflight.gate import require_startable, wait_for_clusters
-from k2ktui.replication.reports.events import Event, Finished, Note, Report, Waiting
+from k2ktui.replication.reports.events import Event, Finished, Note, Report, Started, Waiting
+from k2ktui.replication.reports.status import PROGRESS_S, RunStatus
 from k2ktui.replication.spark.java import SparkJava, application_name
 from k2ktui.replication.spark.session import SparkRuntime
 from k2ktui.replication.spark.settings import local_cores
@@ -141,29 +142,31 @@ class PipelineRun:
         java: SparkJava | None = None,
         http: HttpServer | None = None,
     ) -> None:
-        self._config = config
-        self._waits = config.coordination.mode == "standby" and not take_over
+        self._config, mode = config, config.coordination.mode
+        self._waits = mode == "standby" and not take_over
         self._take_over = take_over
         self._quiet_s = quiet_s
         self._report = report
         self._show_check = show_check
         self._until_caught_up = until_caught_up
         self._telemetry, self._http = telemetry, http
-        self._began_at = time()
         self._copying: WholeRun | SharedRun | None = None
         self._stopping = StopFlag()
-        self._observe: Callable[[Event], None] | None = None
+        self._transforms = config.replication.transforms()
+        self._begin_metrics: Callable[[], None] = lambda: None
+        self._status = status = RunStatus(
+            config.name,
+            self._take_report,
+            progress_s=PROGRESS_S if self._transforms or mode == "shared" else 0.0,
+            is_ending=self._stopping.is_set,
+        )
         self._heartbeat = Heartbeat(
-            config,
-            self._began_at,
-            self._note,
-            self._feed_metrics,
-            beat_s=beat_interval_s(config),
+            config, status.began_at, self._note, status, beat_s=beat_interval_s(config)
         )
         self._snapshots = CommitSnapshotRunner(config, self._note, self._works_beside)
         self._summaries = SummaryRunner(config, self._note, self._works_beside)
-        self._mappings = MappingKeeper(config, self._note, self._works_beside, self._feed_metrics)
-        self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
+        self._mappings = MappingKeeper(config, self._note, self._works_beside, self._take_expiry)
+        self._rehearsals = RehearsalWatcher(config, self._note, status)
         self._holds = HoldWatcher(config, self._note)
         self._control = ControlTopicsWatch(config, self._note, self.stop)
         self._publisher = PublisherThread(config, self._note, self._works_beside)
@@ -171,7 +174,6 @@ class PipelineRun:
             wire(config.source, "consumer"),
             wire(config.target, "producer"),
         )
-        self._transforms = config.replication.transforms()
         self._spark = SparkRuntime(
             config.spark,
             application_name(config),
@@ -194,14 +196,13 @@ class PipelineRun:
         with (
             listening(self._note),
             measure_run(
-                self._config, self._report, wanted=self._telemetry, http=self._http
-            ) as observe,
+                self._config, self._status, self._note, wanted=self._telemetry, http=self._http
+            ) as self._begin_metrics,
         ):
-            self._observe = observe
             try:
                 if self._waits and not self._wait_for_turn():
-                    return Finished(False, 0, time() - self._began_at, ())
-                return self._replicate(observe)
+                    return Finished(False, 0, time() - self._status.began_at, ())
+                return self._replicate()
             finally:
                 self._heartbeat.stop()
                 self._snapshots.stop()
@@ -252,9 +253,9 @@ class PipelineRun:
             is_ready = False
             text = str(RunnerState.STARTING if now.state is RunnerState.STANDBY else now.state)
         # A run that works alone copies without heartbeats where it has no right to write them.
-        if is_ready and not self._heartbeat.has_ended and self._heartbeat.silent_s > _SILENT_S:
+        if is_ready and not self._heartbeat.has_ended and self._status.silent_s > _SILENT_S:
             is_ready = False
-            text += f"; the target has taken no heartbeat for {duration(self._heartbeat.silent_s)}"
+            text += f"; the target has taken no heartbeat for {duration(self._status.silent_s)}"
         if now.last_error:
             text += f"\nproblem: {now.last_error}"
         return Readiness(is_ready, text)
@@ -281,7 +282,7 @@ class PipelineRun:
             self._rehearsals.start()
         return control
 
-    def _replicate(self, observe: Callable[[Event], None]) -> Finished:
+    def _replicate(self) -> Finished:
         config, mode = self._config, self._config.coordination.mode
         source, target = source_cluster(config), target_cluster(config)
         target.pause = self._pause
@@ -300,13 +301,13 @@ class PipelineRun:
                     control,
                     self._spark,
                     self._heartbeat,
-                    self._began_at,
+                    self._status,
                     self._take_over,
                     self._until_caught_up,
                     lambda: self._holds.holds,
                 )
                 kind = SharedRun if mode == "shared" else WholeRun
-                self._copying = kind(config, parts, self._make_observer(observe))
+                self._copying = kind(config, parts)
                 self._copying.prepare()
                 starting.result()
                 finished = self._copying.run(self._slots(), self._stopping)
@@ -346,15 +347,6 @@ class PipelineRun:
             return self._config.coordination.mode != "shared"
         return self._copying.leads
 
-    def _make_observer(self, observe: Callable[[Event], None]) -> Callable[[Event], None]:
-        """Return what takes the events of drivers: the heartbeat first, then ``observe``."""
-
-        def observe_event(event: Event) -> None:
-            self._heartbeat.observe(event)
-            observe(event)
-
-        return observe_event
-
     def _slots(self) -> int:
         """Return the number of slots; where neither the file nor the master says it, ask Spark."""
         config = self._config
@@ -365,9 +357,13 @@ class PipelineRun:
         if isinstance(event, Note | Waiting):
             self._report(event)
 
-    def _feed_metrics(self, event: Event) -> None:
-        if self._observe is not None:
-            self._observe(event)
+    def _take_report(self, report: Report) -> None:
+        if isinstance(report, Started):
+            self._begin_metrics()
+        self._report(report)
+
+    def _take_expiry(self, at: float | None) -> None:
+        self._status.mappings_expire_at = at
 
     def _note(self, text: str) -> None:
         self._report(Note(text))

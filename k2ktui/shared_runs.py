@@ -4,13 +4,13 @@
 
     assignment topic ─► member ─► loop ─► slots ─► a driver per slot ─► laps in one Spark session
                           └─► layout search, while this run leads
-    events of all drivers ─► merged ─► heartbeat ─► telemetry ─► the caller's report
+    all drivers ─► status of the run ─► heartbeat, metrics, the caller's report
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
 from time import time
@@ -40,8 +40,7 @@ from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.pipeline import describe_malformed
 from k2ktui.replication.ownership.shared_ends import SharedEnds
 from k2ktui.replication.ownership.sharing_member import SharingMember
-from k2ktui.replication.reports.events import Event, Finished, Note, Started, Stopped
-from k2ktui.replication.reports.shared_events import SharedEvents
+from k2ktui.replication.reports.events import Finished, Note
 from k2ktui.replication.topics.discovery import TopicDiscovery
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.replication.topics.selected_topics import find_deleted
@@ -63,13 +62,11 @@ class SharedRun:
     Args:
         config: the pipeline.
         parts: what was made before.
-        report: called with every event, from several threads.
     """
 
-    def __init__(
-        self, config: PipelineConfig, parts: RunParts, report: Callable[[Event], None]
-    ) -> None:
-        self._config, self._parts, self._report = config, parts, report
+    def __init__(self, config: PipelineConfig, parts: RunParts) -> None:
+        self._config, self._parts, self._status = config, parts, parts.status
+        self._report = parts.status.report
         self._digest = copy_digest(config)
         self._editions = NO_EDITIONS
         self._ownership = parts.make_ownership(config)
@@ -129,7 +126,6 @@ class SharedRun:
             K2kError: a slot could not be copied for a reason that another attempt does not change.
         """
         config, parts, runner = self._config, self._parts, self._parts.heartbeat.runner
-        events = SharedEvents(self._report, self._show, parts.began_at, stopping.is_set)
         assignment = config.coordination.assignment
         release_s = assignment.grace_window_s + longest_lap_s(config, self._ownership)
         with self._closing as closing:
@@ -173,8 +169,7 @@ class SharedRun:
                 process_has_ended,
                 editions=self._editions,
             )
-            make_driver = partial(self._make_driver, events)
-            held = HeldSlots(runner, make_driver, self._report, release_s)
+            held = HeldSlots(runner, self._make_driver, self._report, release_s)
             self._loop = loop = SharingLoop(
                 member,
                 held,
@@ -182,12 +177,13 @@ class SharedRun:
                 have_caught_up=partial(_have_caught_up, ends, member, held) if ends else None,
             )
             loop.run(stopping)
-        faults = events.faults
+        status = self._status
+        faults, rest = status.faults, status.add_driver()
         for fault in ends.left_faults if ends is not None and loop.has_caught_up else ():
-            self._report(Stopped(fault))
+            rest.stopped.stop(fault)
             faults += (fault,)
         caught_up = loop.has_caught_up and not faults
-        finished = Finished(caught_up, events.records, time() - parts.began_at, faults)
+        finished = Finished(caught_up, status.records, time() - status.began_at, faults)
         self._report(finished)
         return finished
 
@@ -246,26 +242,16 @@ class SharedRun:
         closing.callback(ends.close)
         return ends
 
-    def _show(self, started: Started) -> None:
-        """Let heartbeats show what the run copies; without a slot, it is a standby."""
-        if started.slots:
-            self._parts.heartbeat.observe(started)
-        else:
-            self._parts.heartbeat.stand_by(waiting=True)
-
-    def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SlotDriver:
-        ownership = self._ownership.of_slot(slot, layout)
+    def _make_driver(self, slot: int, layout: str) -> SlotDriver:
         return SlotDriver(
             self._config,
-            ownership,
+            self._ownership.of_slot(slot, layout),
             self._parts.laps,
             self._make_discovery,
-            lambda event: events.take(slot, ownership.pipeline_run.term, event),
+            self._status.add_driver(slot),
             mapping_partitions=self._parts.control.mapping_partitions,
-            began_at=time(),
             until_caught_up=self._parts.until_caught_up,
             holds=self._parts.holds,
-            at_end=lambda reached: events.end(slot, reached=reached),
             requests=self._requests,
         )
 

@@ -156,8 +156,7 @@ class _Start:
     ) -> Finished | None:
         """Run until the end; None if it was stopped before it began. Raises as the run does."""
         # Deferred import: Java starts meanwhile.
-        from k2ktui.replication.reports.event_text import report_text
-        from k2ktui.replication.reports.events import Note, Progress
+        from k2ktui.replication.reports.events import Note, Progress, report_text
         from k2ktui.runs import PipelineRun, RunSeries
 
         def report(event: Report) -> None:

@@ -25,7 +25,8 @@ from k2ktui.replication.ownership.commit_state import CommittedPositions
 from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership, read_pair
-from k2ktui.replication.reports.events import Event, Finished
+from k2ktui.replication.reports.events import Finished
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicDiscovery
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.stop_flag import StopFlag
@@ -42,7 +43,7 @@ class RunParts:
         control: the control topics.
         laps: runs the laps of all slots.
         heartbeat: the run's heartbeat, which was started.
-        began_at: epoch seconds of the request to run.
+        status: the run's status.
         take_over: fence all other runs first.
         until_caught_up: end when every partition of the pipeline has reached its end at the start.
         holds: returns what operators hold now; never waits.
@@ -54,7 +55,7 @@ class RunParts:
     control: ControlTopics
     laps: LapRunner
     heartbeat: Heartbeat
-    began_at: float
+    status: RunStatus
     take_over: bool = False
     until_caught_up: bool = False
     holds: Callable[[], Holds] = lambda: NO_HOLDS
@@ -80,7 +81,6 @@ class WholeRun:
     Args:
         config: the pipeline.
         parts: what was made before.
-        report: called with every event, from the driver's thread.
 
     Attributes:
         leads: whether it does what one run does for the whole pipeline.
@@ -89,10 +89,8 @@ class WholeRun:
 
     leads, has_joined = True, False
 
-    def __init__(
-        self, config: PipelineConfig, parts: RunParts, report: Callable[[Event], None]
-    ) -> None:
-        self._config, self._parts, self._report = config, parts, report
+    def __init__(self, config: PipelineConfig, parts: RunParts) -> None:
+        self._config, self._parts = config, parts
         self._ownership = parts.make_ownership(config)
 
     def prepare(self) -> None:
@@ -122,10 +120,9 @@ class WholeRun:
                 holds=parts.holds,
                 losses=losses,
             ),
-            self._report,
+            parts.status.add_driver(),
             mapping_partitions=parts.control.mapping_partitions,
             until_caught_up=parts.until_caught_up,
-            began_at=parts.began_at,
             stopping=stopping,
             holds=parts.holds,
         )

@@ -189,7 +189,7 @@ def start(
 
     # Deferred imports: the run loads them, while Java starts.
     def describe(report: Report) -> str:
-        from k2ktui.replication.reports.event_text import report_event, report_text
+        from k2ktui.replication.reports.events import report_event, report_text
 
         return json.dumps(report_event(report)) if log_format == "json" else report_text(report)
 

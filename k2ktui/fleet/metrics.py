@@ -42,11 +42,6 @@ class FleetMetrics:
     ) -> None:
         self._rows, self._clock = rows, clock
 
-    @property
-    def catalog(self) -> tuple[Metric, ...]:
-        """The metrics of a fleet."""
-        return CATALOG
-
     def of_each(self, read: Callable[[FleetRow, float], Labeled]) -> Points:
         """Return what ``read`` yields of each row, with the labels of its pipeline.
 
@@ -60,20 +55,17 @@ class FleetMetrics:
         ]
 
 
-def _of_each(name: str, unit: str, text: str, read: Callable[[FleetRow, float], Labeled]) -> Metric:
-    return Metric(_PREFIX, f"fleet.{name}", unit, text, lambda figures: figures.of_each(read))
+def _of_each(read: Callable[[FleetRow, float], Labeled]) -> Callable[[FleetMetrics], Points]:
+    return lambda figures: figures.of_each(read)
 
 
 def _figure(
-    name: str,
-    unit: str,
-    text: str,
-    read: Callable[[FleetRow, float], float | None],
-    needs: frozenset[PartName] = frozenset(),
-) -> Metric:
-    """Return a metric with one value of each pipeline, absent if it is unknown or old.
+    read: Callable[[FleetRow, float], float | None], needs: frozenset[PartName] = frozenset()
+) -> Callable[[FleetMetrics], Points]:
+    """Read one value of each pipeline, absent if it is unknown or old.
 
     Args:
+        read: returns the value.
         needs: the parts without which the value is old.
     """
 
@@ -81,7 +73,7 @@ def _figure(
         value = None if row.stale & needs else read(row, now)
         return [] if value is None else [(value, {})]
 
-    return _of_each(name, unit, text, points)
+    return _of_each(points)
 
 
 def _of_pipeline(row: FleetRow) -> bool:
@@ -104,6 +96,10 @@ def _answers(row: FleetRow, now: float) -> Labeled:
         yield not row.stale & parts, {"cluster": cluster}
 
 
+def _read_age(row: FleetRow, now: float) -> float | None:
+    return max(0.0, now - (row.taken_at or now)) if _of_pipeline(row) else None
+
+
 def _runs(row: FleetRow, now: float) -> Labeled:
     if _of_pipeline(row) and PartName.STATE not in row.stale:
         yield row.copying, {"state": "copying"}
@@ -121,75 +117,43 @@ def _pair_state(row: FleetRow, now: float) -> Labeled:
 
 
 CATALOG: tuple[Metric, ...] = (
-    _of_each(
-        "severity", "1", "The worst of the pipeline's problems, as label; always 1", _severity
-    ),
-    _of_each("problems", "{problem}", "Problems of the pipeline by severity", _problems),
-    _figure(
-        "file.invalid",
-        "1",
-        "1 if the file is not valid, else 0",
-        lambda row, now: not row.is_valid,
-    ),
-    _figure(
-        "read.age",
-        "s",
-        "Time since the pipeline was read; absent before",
-        lambda row, now: max(0.0, now - (row.taken_at or now)) if _of_pipeline(row) else None,
-    ),
-    _of_each("answers", "1", "1 if the cluster answers, else 0", _answers),
-    _of_each("runs", "{run}", "Runs that copy, and that stand by", _runs),
-    _figure("lag", "{record}", "Source offsets not copied yet", lambda row, now: row.lag, _COPY),
-    _figure(
-        "lag.time", "s", "Age of the oldest record not copied yet", lambda r, _: r.behind_s, _COPY
-    ),
-    _figure(
-        "coverage",
-        "1",
-        "Share of the retained source offsets that translate exactly, 0 to 1",
-        lambda row, now: row.coverage,
-        _COPY,
-    ),
-    _of_each("groups", "{group}", "Groups by status, as a run wrote them last", _groups),
-    _figure(
-        "summary.age",
-        "s",
-        "Age of coverage and groups; absent if no run wrote them",
-        lambda row, now: row.summary_age(now),
-    ),
-    _figure(
-        "rpo.records",
-        "{record}",
-        "Records that a failover now would lose",
-        lambda row, now: row.rpo_records,
-        _COPY,
-    ),
-    _figure(
-        "rpo.time",
-        "s",
-        "Age of the oldest record that a failover now would lose",
-        lambda row, now: 0.0 if row.rpo_records == 0 else row.rpo_s,
-        _COPY,
-    ),
-    _figure(
-        "rehearsal.age",
-        "s",
-        "Time since the last rehearsal of a failover; absent if there was none",
-        lambda row, now: None if row.rehearsal is None else max(0.0, now - row.rehearsal.at),
-    ),
-    _figure(
-        "rehearsal.findings",
-        "{finding}",
-        "What would have stopped a failover at that rehearsal",
-        lambda row, now: None if row.rehearsal is None else row.rehearsal.findings,
-    ),
-    _of_each(
-        "pair.state",
-        "1",
-        "Where the workload is, or goes, by the drills on the target; always 1",
-        _pair_state,
-    ),
-)
+    Metric(_PREFIX, "fleet.severity", "1",
+           "The worst of the pipeline's problems, as label; always 1", _of_each(_severity)),
+    Metric(_PREFIX, "fleet.problems", "{problem}", "Problems of the pipeline by severity",
+           _of_each(_problems)),
+    Metric(_PREFIX, "fleet.file.invalid", "1", "1 if the file is not valid, else 0",
+           _figure(lambda row, now: not row.is_valid)),
+    Metric(_PREFIX, "fleet.read.age", "s", "Time since the pipeline was read; absent before",
+           _figure(_read_age)),
+    Metric(_PREFIX, "fleet.answers", "1", "1 if the cluster answers, else 0", _of_each(_answers)),
+    Metric(_PREFIX, "fleet.runs", "{run}", "Runs that copy, and that stand by", _of_each(_runs)),
+    Metric(_PREFIX, "fleet.lag", "{record}", "Source offsets not copied yet",
+           _figure(lambda row, now: row.lag, _COPY)),
+    Metric(_PREFIX, "fleet.lag.time", "s", "Age of the oldest record not copied yet",
+           _figure(lambda row, now: row.behind_s, _COPY)),
+    Metric(_PREFIX, "fleet.coverage", "1",
+           "Share of the retained source offsets that translate exactly, 0 to 1",
+           _figure(lambda row, now: row.coverage, _COPY)),
+    Metric(_PREFIX, "fleet.groups", "{group}", "Groups by status, as a run wrote them last",
+           _of_each(_groups)),
+    Metric(_PREFIX, "fleet.summary.age", "s",
+           "Age of coverage and groups; absent if no run wrote them",
+           _figure(lambda row, now: row.summary_age(now))),
+    Metric(_PREFIX, "fleet.rpo.records", "{record}", "Records that a failover now would lose",
+           _figure(lambda row, now: row.rpo_records, _COPY)),
+    Metric(_PREFIX, "fleet.rpo.time", "s",
+           "Age of the oldest record that a failover now would lose",
+           _figure(lambda row, now: 0.0 if row.rpo_records == 0 else row.rpo_s, _COPY)),
+    Metric(_PREFIX, "fleet.rehearsal.age", "s",
+           "Time since the last rehearsal of a failover; absent if there was none",
+           _figure(lambda row, now: max(0.0, now - row.rehearsal.at) if row.rehearsal else None)),
+    Metric(_PREFIX, "fleet.rehearsal.findings", "{finding}",
+           "What would have stopped a failover at that rehearsal",
+           _figure(lambda row, now: row.rehearsal.findings if row.rehearsal else None)),
+    Metric(_PREFIX, "fleet.pair.state", "1",
+           "Where the workload is, or goes, by the drills on the target; always 1",
+           _of_each(_pair_state)),
+)  # fmt: skip
 
 
 @contextmanager
@@ -214,7 +178,7 @@ def serve_metrics(
     http = HttpServer(prometheus_address(env), note)
     figures = FleetMetrics(lambda: feed.rows)
     exporters = make_exporters(None, names, env, note, http)
-    exporters.start(figures)
+    exporters.start(CATALOG, figures)
     if "prometheus" in names:
         http.start(announce=METRICS)
     try:

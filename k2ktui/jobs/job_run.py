@@ -18,8 +18,7 @@ from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.parity.watcher import watch_parity
 from k2ktui.replication.preflight.checks import Check
-from k2ktui.replication.reports.event_text import report_event
-from k2ktui.replication.reports.events import Note, Report, Started, Waiting
+from k2ktui.replication.reports.events import Note, Report, Started, Waiting, report_event
 from k2ktui.starting import run_pipeline
 from k2ktui.sync.loop.poll import SyncPoll
 from k2ktui.sync.loop.poll_text import is_worth_reporting, poll_event

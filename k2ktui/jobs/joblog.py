@@ -21,8 +21,7 @@ from k2ktui.engine.strict_json import (
 from k2ktui.engine.strict_json import number as strict_number
 from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.job_directory import JobDirectory
-from k2ktui.replication.reports.event_text import read_report, report_event, report_text
-from k2ktui.replication.reports.events import Note
+from k2ktui.replication.reports.events import Note, read_report, report_event, report_text
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.log_lines import LogStream
 from k2ktui.sync.loop.poll_text import poll_lines

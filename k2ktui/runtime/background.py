@@ -164,10 +164,16 @@ class BackgroundRunner(ABC):
         if self._is_urgent is None:
             return self._stop_requested.wait(seconds)
         until = monotonic() + seconds
-        while (left := until - monotonic()) > 0 and not self._is_urgent():
+        while (left := until - monotonic()) > 0 and not self._is_due():
             if self._stop_requested.wait(min(left, _TICK_S)):
                 return True
         return self.stop_requested
+
+    def _is_due(self) -> bool:
+        try:
+            return self._is_urgent is not None and self._is_urgent()
+        except Exception:  # the turn fails as well, and reports it; then it backs off
+            return not self._failures
 
     def _turn(self) -> bool:
         """Do one turn; return whether another one makes sense."""

@@ -12,7 +12,7 @@ from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.driver.heartbeat import BEAT_S, Heartbeat, heartbeats_refused
 from k2ktui.replication.reports.events import Event, Note, Waiting
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.replication.reports.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill.guard import refuse_if_fenced

@@ -17,8 +17,7 @@ from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.usage import Usage
-from k2ktui.replication.reports.event_text import report_event
-from k2ktui.replication.reports.events import Progress
+from k2ktui.replication.reports.events import Progress, report_event
 from k2ktui.sync.flow import Flow
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen

@@ -20,8 +20,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Finished, Report
+from k2ktui.replication.reports.events import Finished, Report, report_text
 from k2ktui.runs import PipelineRun, RunSeries
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.starting import run_pipeline
@@ -112,7 +111,7 @@ _RUN = """
 import json, sys
 from pathlib import Path
 from k2ktui.config.load import load
-from k2ktui.replication.reports.event_text import report_event
+from k2ktui.replication.reports.events import report_event
 from k2ktui.runs import PipelineRun
 
 reports = []

@@ -14,8 +14,7 @@ from k2ktui.errors import Refused
 from k2ktui.jobs.joblog import LogEntry, parse_entry
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.replication.preflight.checks import error_check
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Stopped
+from k2ktui.replication.reports.events import Stopped, report_text
 from tests.support.commands.cli import k2ktui
 from tests.support.console.driver import ConsoleDriver, drive
 

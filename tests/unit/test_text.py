@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from k2ktui.engine.moves.apply import results_text, undo_text
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Progress, Started
+from k2ktui.replication.reports.events import Progress, Started, report_text
 from k2ktui.text import first_lines, list_names, safe_message, safe_text
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")

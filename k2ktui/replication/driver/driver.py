@@ -44,15 +44,9 @@ from k2ktui.replication.ownership.commit_state import CommitState, adopt_positio
 from k2ktui.replication.ownership.epochs import Contested
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import describe_malformed
-from k2ktui.replication.reports.events import (
-    Event,
-    Finished,
-    Note,
-    PartitionsReleased,
-    Started,
-)
-from k2ktui.replication.reports.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
-from k2ktui.replication.reports.stopped import StoppedPartitions
+from k2ktui.replication.reports.events import Finished, Note
+from k2ktui.replication.reports.notes import SkippedReporter, ThrottledNotifier
+from k2ktui.replication.reports.status import DriverStatus
 from k2ktui.replication.reports.waiting import WaitingRecords
 from k2ktui.replication.slots import SlotPlacement, SlotState, in_turn, make_slots
 from k2ktui.replication.spark.session import SparkEnded
@@ -67,7 +61,6 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.2
 _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
-_PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
 _LOOK_S, _OWNER_LOOK_S = 3.0, 15.0  # each look bumps the lock
 _DISCOVERY = "looking for new topics"
@@ -85,10 +78,9 @@ class Driver:
 
     Args:
         spark: runs the laps; started by the caller.
-        report: called with every event, from the driver's thread.
+        status: what the driver writes, from its thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
         until_caught_up: end when every partition has reached the end it had at the start.
-        began_at: epoch seconds of the request to run.
         stopping: set when the driver has to end, as by ``stop``; its loop says there that it moves.
         holds: returns what operators hold now; never waits.
         requests: the size of requests that the target's brokers take, with other drivers of a run.
@@ -100,11 +92,10 @@ class Driver:
         ownership: Ownership,
         spark: LapRunner,
         discovery: TopicDiscovery,
-        report: Callable[[Event], None],
+        status: DriverStatus,
         *,
         mapping_partitions: int,
         until_caught_up: bool = False,
-        began_at: float | None = None,
         stopping: StopFlag | None = None,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
         requests: RequestLimit | None = None,
@@ -112,16 +103,15 @@ class Driver:
         self._config, self._ownership = config, ownership
         self._spark = spark
         self._discovery = discovery
-        self._report = report
+        self._status, self._report = status, status.report
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
         self._retries_sync = config.error_handling.on_commit_sync_timeout == "ignore"
         self._stopping = stopping or StopFlag()
         ownership.canceled = self._stopping.is_set
-        self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
-        self._stopped = StoppedPartitions(report)
-        self._held = HeldPartitions(holds, report)
+        self._stopped = status.stopped
+        self._held = HeldPartitions(holds, self._report)
         self._moved = NO_MOVED_TOPICS  # as of the last takeover: a later one fences this driver
         self._next_look = 0.0
         self._limits = LearnedLimits(requests=requests)
@@ -130,17 +120,14 @@ class Driver:
         self._topics = TopicSnapshot()
         self._reported_notes: set[str] = set()
         self._slots: list[SlotState] = []
-        self._progress_reporter = ProgressReporter(
-            report, self._began_at, _PROGRESS_S if config.replication.transforms() else 0.0
-        )
-        self._notifier = ThrottledNotifier(report)
-        self._loss = LossRecorder(ownership, report, self._notifier)
-        self._deleted = DeletedTopics(config, ownership, self._stopped, report, self._notifier)
+        self._notifier = ThrottledNotifier(self._report)
+        self._loss = LossRecorder(ownership, self._report, self._notifier)
+        self._deleted = DeletedTopics(config, ownership, status, self._notifier)
         self._laps = LapPlanner(config, ownership, mapping_partitions, self._limits.requests)
-        self._held_back = HeldBackWatch(report)
-        self._skipped = SkippedReporter(report)
+        self._held_back = HeldBackWatch(self._report)
+        self._skipped = SkippedReporter(self._report)
         self._waiting = WaitingRecords(self._notifier)
-        self._unfinished = UnfinishedTransactions(ownership, self._laps, self._stopped, report)
+        self._unfinished = UnfinishedTransactions(ownership, self._laps, status)
 
     def stop(self) -> None:
         """Request a stop and return at once; called from signal handlers and other threads."""
@@ -178,15 +165,9 @@ class Driver:
         self._apply_snapshot(first)
         if self._until_caught_up:
             self._until = self._topics.every_end()
-        self._report(
-            Started(
-                self._config.name,
-                self._ownership.run.term,
-                slots,
-                len(self._topics.routes),
-                time() - self._began_at,
-            )
-        )
+        owner = self._ownership
+        run = owner.run if owner.topic.shared_slot is None else owner.pipeline_run
+        self._status.start(run.term, slots)
         self._follow_holds()
         with ThreadPoolExecutor(1, thread_name_prefix="discovery") as pool:
             self._loop(pool)
@@ -207,7 +188,6 @@ class Driver:
 
     def _loop(self, pool: ThreadPoolExecutor) -> None:
         pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
-        self._progress_reporter.begin()
         while not self._stopping.is_set():
             if self._ownership.must_take_over:
                 pending, next_discovery = None, monotonic() + self._take_over_again(pool)
@@ -306,8 +286,17 @@ class Driver:
         self._after_fencing(slot, self._fence_lap(slot))
 
     def _report_topics(self) -> None:
-        held = self._held.select(self._topics.routes.keys())
-        self._report(self._topics.event(self._positions, held, self._moved))
+        topics, held = self._topics, self._held.select(self._topics.routes.keys())
+        self._status.discover(
+            topics.routes.keys(),
+            self._positions,
+            topics.ends,
+            held_back=topics.held_back,
+            starts=topics.starts,
+            lag_records=topics.sum_lags(held),
+            held=held,
+            moved=self._moved,
+        )
 
     def _forget(self, deleted: Sequence[SourcePartition]) -> None:
         """Copy partitions of deleted topics no longer."""
@@ -423,7 +412,7 @@ class Driver:
             size = result.request_bytes
             if size and self._limits.requests.learn(size):
                 self._report(Note(describe_request_limit(size)))
-        self._progress_reporter.lap_ended(slot.number, result)
+        self._status.end_lap(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
             slot.failures = 0
             self._skipped.add(result.skipped)
@@ -446,10 +435,7 @@ class Driver:
             copied = [at for at in slot.copied if not any(at in those for those in stays)]
             ends = self._topics.ends
             self._waiting.lap_read(slot.number, copied, self._positions, ends, result.unread)
-        if self._progress_reporter.all_ended(
-            [s.number for s in self._slots if s.running is not None]
-        ):
-            self._progress()
+        self._status.report_progress([s.number for s in self._slots if s.running is not None])
 
     def _abandon_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
         """Fence a hung task, cancel its job, and let the slot continue with a new lap."""
@@ -460,7 +446,7 @@ class Driver:
         log.warning("slot %d: task did not end, canceling its job", slot.number)
         slot.running, slot.lost = None, True
         self._spark.give_up(lap)
-        self._progress_reporter.lap_ended(slot.number, None)
+        self._status.end_lap(slot.number, None)
         limit = duration(self._laps.longest_s)
         reason = f"its task did not end within {limit}; its Spark job was canceled"
         self._recover(slot, reason, lost=True)
@@ -505,14 +491,13 @@ class Driver:
         left_out = [at for at in moved.of(self._positions) if at.topic not in before]
         self._loss.forget(moved)
         self._deleted.forget(moved)
+        self._status.forget(left_out)
         for source in left_out:
-            self._stopped.clear(source)
             self._refused.pop(source, None)
             self._until.pop(source, None)
         for slot in self._slots:
             if moved.of(slot.sources):
                 self._waiting.lap_failed(slot.number)  # records that are not copied do not wait
-        self._report(PartitionsReleased(sorted(left_out)))
 
     def give_up_laps(self) -> None:
         """Cancel the laps that run, and no others of the Spark session."""
@@ -627,25 +612,16 @@ class Driver:
             )
         )
 
-    def _progress(self) -> None:
-        self._progress_reporter.progress(
-            partitions=len(self._topics.routes),
-            stopped=len(self._stopped),
-            lag_records=self._topics.sum_lags(self._held.select(self._topics.lags)),
-        )
-
     def _finish(self) -> Finished:
         self.give_up_laps()
         self._ownership.close()
-        if self._progress_reporter.unreported:
-            self._progress()
         faults = self._stopped.faults
         if self._until_caught_up:
             known = {fault.source for fault in faults}
             until = {at: end for at, end in self._until.items() if at not in known}
             faults += self._held.find_faults(until, self._positions)
         caught_up = self._until_caught_up and self._all_reached() and not faults
-        records = self._progress_reporter.records
-        finished = Finished(caught_up, records, time() - self._began_at, faults)
-        self._report(finished)
+        status = self._status
+        finished = Finished(caught_up, status.records, time() - status.began_at, faults)
+        status.finish(finished)
         return finished

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 
 from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
@@ -35,21 +34,10 @@ from k2ktui.kafka.control.keyed_writer import KeyedWriter
 from k2ktui.kafka.control.reader import read_committed
 from k2ktui.kafka.control.topics import ensure_state_topic
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.reports.events import (
-    Event,
-    HeartbeatWritten,
-    PartitionsReleased,
-    Progress,
-    Resumed,
-    SlotsAssigned,
-    Started,
-    Stopped,
-    TopicsDiscovered,
-    Trouble,
-)
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import birth_of, pid_space
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.version import __version__
 
 BEAT_S = BEAT_MS / 1000
@@ -68,7 +56,7 @@ class Heartbeat(BackgroundRunner):
         config: the pipeline.
         began_at: epoch seconds at which the run was requested.
         report: called when heartbeats fail, at growing intervals, and when they work again.
-        observe: called on the heartbeat's thread with an event for each heartbeat.
+        status: what heartbeats say of it; None for a run that copies nothing.
         kind: what the run does.
         beat_s: seconds between two heartbeats.
     """
@@ -84,7 +72,7 @@ class Heartbeat(BackgroundRunner):
         config: PipelineConfig,
         began_at: float,
         report: Callable[[str], None],
-        observe: Callable[[Event], None] = lambda event: None,
+        status: RunStatus | None = None,
         kind: RunKind = RunKind.COPY,
         beat_s: float = BEAT_S,
     ) -> None:
@@ -99,7 +87,7 @@ class Heartbeat(BackgroundRunner):
             stop_s=_FAREWELL_S,
         )
         self._config = config
-        self._observe = observe
+        self.status = status or RunStatus(config.name, lambda report: None, began_at)
         self._group = config.coordination.commit.group
         self._now = Runner(
             runner=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
@@ -116,12 +104,12 @@ class Heartbeat(BackgroundRunner):
             name=config.name,
             digest=copy_digest(config) if kind is RunKind.COPY else "",
         )
-        self._troubles: dict[str, tuple[str, int]] = {}  # by subject: what lasts, since when
+        self._error = ""
+        self._waits = self._has_polled = False
         self._partitions = 0
         self._cleaned_term = -1
         self._written: RunnerState | None = None
         self._open: tuple[Cluster, KeyedWriter] | None = None
-        self._written_at = monotonic()
         # A plain flag, because signal handlers set it: the interrupted code may hold the lock of
         # an Event.
         self._ending = False
@@ -134,74 +122,20 @@ class Heartbeat(BackgroundRunner):
     @property
     def shown(self) -> Runner:
         """What heartbeats say of this run."""
-        return replace(self._now, state=self._state())
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since the last heartbeat was written, or since there is a run."""
-        return monotonic() - self._written_at
-
-    def observe(self, event: Event) -> None:
-        """Update the heartbeat from an event of the pipeline; called from one thread."""
-        if isinstance(event, Started):
-            self._now = replace(
-                self._now, state=RunnerState.RUNNING, slots=event.slots, term=event.term
-            )
-        elif isinstance(event, Progress):
-            mean_commit_s = event.commit_s / event.transactions if event.transactions else None
-            self._now = replace(
-                self._now,
-                lap=event.lap,
-                commit_ms=None if mean_commit_s is None else round(1000 * mean_commit_s, 1),
-            )
-        elif isinstance(event, TopicsDiscovered):
-            self._now = replace(self._now, lag_records=event.lag_records)
-        elif isinstance(event, SlotsAssigned):
-            self._now = replace(self._now, generation=event.generation, owned=event.slots)
-        elif isinstance(event, Stopped):
-            self._note_trouble(str(event.fault.source), event.fault.message)
-        elif isinstance(event, Resumed):
-            self._note_trouble(f"{event.topic}-{event.partition}", "")
-        elif isinstance(event, PartitionsReleased):
-            for source in event.partitions:
-                self._note_trouble(str(source), "")
-        elif isinstance(event, Trouble):
-            self._note_trouble(event.subject, event.text, blocks=event.blocks)
+        return self.record(self._state())
 
     def observe_poll(self, error: str = "") -> None:
         """Update the heartbeat of ``k2ktui sync`` after a poll; "" if it did not fail."""
-        self._now = replace(self._now, state=RunnerState.RUNNING)
+        self._has_polled = True
         self.add_error(error)
 
     def add_error(self, error: str) -> None:
         """Include an error in the following heartbeats."""
-        self._now = replace(self._now, last_error=safe_message(error, _ERROR_CHARS), error_ms=0)
-
-    def _note_trouble(self, subject: str, text: str, *, blocks: bool = True) -> None:
-        """Show the trouble that has lasted longest, and how many others there are.
-
-        Trouble that keeps no record from being copied has no time, and comes last.
-        """
-        before = self._troubles.pop(subject, None)
-        if text:
-            since_ms = before[1] if before else now_ms()
-            self._troubles[subject] = text, since_ms if blocks else 0
-        elif before is None:
-            return
-        text, since_ms = min(
-            self._troubles.values(),
-            key=lambda trouble: (not trouble[1], trouble[1]),
-            default=("", 0),
-        )
-        others = len(self._troubles) - 1
-        more = f" (and {counted(others, 'other problem')})" if others > 0 else ""
-        shown = safe_message(text, _ERROR_CHARS) + more
-        self._now = replace(self._now, last_error=shown, error_ms=since_ms)
+        self._error = safe_message(error, _ERROR_CHARS)
 
     def stand_by(self, *, waiting: bool) -> None:
-        """Report the run as a standby, or as starting once its turn has come."""
-        state = RunnerState.STANDBY if waiting else RunnerState.STARTING
-        self._now = replace(self._now, state=state, slots=0)
+        """Report the run, while it has no slot, as a standby or as starting."""
+        self._waits = waiting
 
     def copies_between(self, pair: ClusterPair) -> None:
         """Include the ids of the clusters in the following heartbeats."""
@@ -221,8 +155,8 @@ class Heartbeat(BackgroundRunner):
         last = self.stop_requested
         self._written = RunnerState.STOPPED if last else self._state()
         self._beat(self._written)
-        if not last and self._cleaned_term != self._now.term:
-            self._cleaned_term = self._now.term
+        if not last and self._cleaned_term != self.status.term:
+            self._cleaned_term = self.status.term
             # Reading the topic takes longer than a standby's grace window may be: heartbeats go on.
             clean = partial(self._forget_the_dead, self._partitions)
             threading.Thread(target=clean, name="heartbeat-clean", daemon=True).start()
@@ -233,7 +167,11 @@ class Heartbeat(BackgroundRunner):
             self._open[1].close()
 
     def _state(self) -> RunnerState:
-        return RunnerState.STOPPING if self._ending else self._now.state
+        if self._ending:
+            return RunnerState.STOPPING
+        if self._has_polled or self.status.slots_taken:
+            return RunnerState.RUNNING
+        return RunnerState.STANDBY if self._waits else RunnerState.STARTING
 
     def _connect(self) -> tuple[Cluster, KeyedWriter]:
         if self._open is None:
@@ -246,8 +184,37 @@ class Heartbeat(BackgroundRunner):
 
         It may own the same slots again in the same generation, so they are not forgotten.
         """
-        owned = () if state is RunnerState.STANDBY else self._now.owned
-        return replace(self._now, at_ms=now_ms(), state=state, owned=owned)
+        status, text = self.status, ""
+        with status.lock:
+            runner = replace(
+                self._now,
+                at_ms=now_ms(),
+                state=state,
+                slots=status.slots_taken,
+                term=status.term,
+                generation=status.generation,
+                owned=() if state is RunnerState.STANDBY else status.owned or (),
+                last_error=self._error,
+            )
+            try:
+                runner = self._add_figures(runner)
+            except Exception as error:  # without heartbeats, a standby would take over
+                text = status.take_defect(error)
+        if text:
+            self.say(text)
+        return runner
+
+    def _add_figures(self, runner: Runner) -> Runner:
+        status, progress = self.status, self.status.progress
+        error, error_ms = (self._error, 0) if self._error else status.problem()
+        runner = replace(
+            runner, lag_records=status.lag_records, last_error=error, error_ms=error_ms
+        )
+        if progress is None:
+            return runner
+        done = progress.transactions
+        commit_ms = round(1000 * progress.commit_s / done, 1) if done else None
+        return replace(runner, lap=progress.lap, commit_ms=commit_ms)
 
     def _beat(self, state: RunnerState) -> None:
         target, writer = self._connect()
@@ -255,8 +222,7 @@ class Heartbeat(BackgroundRunner):
             self._partitions = ensure_state_topic(self._config, target, self.say)
         runner = self.record(state)
         writer.put([(state_key(self._group, runner.key), state_value(runner))])
-        self._written_at = monotonic()
-        self._observe(HeartbeatWritten())
+        self.status.beat()
 
     def _forget_the_dead(self, partitions: int) -> None:
         """Delete the last heartbeats of runs that ended long ago: each run has its own key.
@@ -278,7 +244,7 @@ class Heartbeat(BackgroundRunner):
                     (raw, None)
                     for raw, run in runners.items()
                     # This run's own says the same, once its term is as high.
-                    if self._is_dead(run) and not run.term == last > self._now.term
+                    if self._is_dead(run) and not run.term == last > self.status.term
                 ]
             )
         target.disconnect()
@@ -294,10 +260,10 @@ class Heartbeat(BackgroundRunner):
 
     def _is_dead(self, runner: Runner) -> bool:
         # Age alone does not prove that a run is over: it must have stopped or been fenced.
-        fenced = 0 < runner.term < self._now.term
+        fenced = 0 < runner.term < self.status.term
         # Runs that share a pipeline have one term. This one has seen a later generation of owners:
         # the run sends no more heartbeats, or it writes its own again.
-        left = 0 < runner.generation < self._now.generation
+        left = 0 < runner.generation < self.status.generation
         over = fenced or left or runner.state is RunnerState.STOPPED
         return over and now_ms() - runner.at_ms > _FORGET_MS
 

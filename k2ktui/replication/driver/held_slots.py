@@ -20,7 +20,7 @@ from k2ktui.errors import REFUSALS, ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.driver.slot_driver import SlotDriver
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded, UnreadableRecords
 from k2ktui.replication.reports.events import Event, Note
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.replication.reports.stopped import RETRY_S
 from k2ktui.replication.slots import LONGEST_PAUSE_S, pause_s
 from k2ktui.text import duration

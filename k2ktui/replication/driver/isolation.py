@@ -9,7 +9,7 @@ blocked partition wait. docs/internals/exactly-once.md has the rules and why the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -24,8 +24,8 @@ from k2ktui.replication.fencing_errors import TransactionUnfinished
 from k2ktui.replication.ownership.commit_state import adopt_positions
 from k2ktui.replication.ownership.epochs import Contested, transactional_id
 from k2ktui.replication.ownership.ownership import Ownership
-from k2ktui.replication.reports.events import Event, Note
-from k2ktui.replication.reports.stopped import StoppedPartitions
+from k2ktui.replication.reports.events import Note
+from k2ktui.replication.reports.status import DriverStatus
 from k2ktui.replication.slots import SlotState
 
 log = logging.getLogger(__name__)
@@ -62,21 +62,13 @@ class UnfinishedTransactions:
     Args:
         ownership: bumps their epochs.
         laps: knows which target partitions a source partition needs.
-        stopped: where partitions that wait are stopped.
-        report: called with every note.
+        status: the driver's: partitions that wait are stopped there.
     """
 
-    def __init__(
-        self,
-        ownership: Ownership,
-        laps: LapPlanner,
-        stopped: StoppedPartitions,
-        report: Callable[[Event], None],
-    ) -> None:
+    def __init__(self, ownership: Ownership, laps: LapPlanner, status: DriverStatus) -> None:
         self._ownership = ownership
         self._laps = laps
-        self._stopped = stopped
-        self._report = report
+        self._stopped, self._report = status.stopped, status.report
         self._waiting: dict[int, _Unfinished] = {}
         self._seen: dict[int, _Seen] = {}
         self._free: list[int] = []

@@ -14,7 +14,7 @@ from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.reports.events import Event, Note
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 
 _RETRY_S = 1.0
 _SUBJECT = "continuing after lost records"

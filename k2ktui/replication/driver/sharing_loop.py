@@ -18,7 +18,7 @@ from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.fencing_errors import other_name
 from k2ktui.replication.ownership.sharing_member import SharingMember
 from k2ktui.replication.reports.events import Event, Note, SlotsAssigned, Trouble, Waiting
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.replication.reports.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import counted, safe_text

@@ -16,7 +16,7 @@ from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.driver.laps import LapRunner
 from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.ownership.ownership import Ownership
-from k2ktui.replication.reports.events import Event, Started
+from k2ktui.replication.reports.status import DriverStatus
 from k2ktui.replication.topics.discovery import TopicDiscovery
 
 _ONE_SLOT = 1
@@ -32,13 +32,11 @@ class SlotDriver:
         ownership: takes the slot over; closed when the driver has ended.
         laps: runs the laps of all slots of this run.
         make_discovery: returns the discovery of the slot's partitions.
-        report: called with every event, from this driver's thread.
+        status: what this driver writes.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        began_at: epoch seconds of the request to run.
         until_caught_up: end when every partition of the slot has reached the end that it has when
             the slot is taken over, or has stopped.
         holds: returns what operators hold now; never waits.
-        at_end: called when the driver has ended; its argument says whether it ended by itself.
         requests: as for ``Driver``.
     """
 
@@ -48,28 +46,23 @@ class SlotDriver:
         ownership: Ownership,
         laps: LapRunner,
         make_discovery: Callable[[IsWanted], TopicDiscovery],
-        report: Callable[[Event], None],
+        status: DriverStatus,
         *,
         mapping_partitions: int,
-        began_at: float,
         until_caught_up: bool = False,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
-        at_end: Callable[[bool], None] = lambda reached: None,
         requests: RequestLimit | None = None,
     ) -> None:
-        self._at_end, self._is_stopping = at_end, False
-        self._report, self._is_abandoned = report, False
-        self._has_started = False
-        self._ownership = ownership
+        self._ownership, self._status = ownership, status
+        self._is_stopping = False
         self._driver = Driver(
             config,
             ownership,
             laps,
             make_discovery(self._is_own),
-            self._report_own,
+            status,
             mapping_partitions=mapping_partitions,
             until_caught_up=until_caught_up,
-            began_at=began_at,
             holds=holds,
             requests=requests,
         )
@@ -77,7 +70,7 @@ class SlotDriver:
     @property
     def has_started(self) -> bool:
         """Whether it has taken the slot over."""
-        return self._has_started
+        return self._status.term > 0
 
     def run(self) -> None:
         """Take the slot over and copy until it ends; nothing can write for it afterwards.
@@ -96,8 +89,7 @@ class SlotDriver:
             self._ownership.close()
             raise
         finally:
-            if not self._is_abandoned:
-                self._at_end(reached)
+            self._status.end(reached=reached)
 
     def stop(self) -> None:
         """Request a stop and return at once."""
@@ -106,14 +98,7 @@ class SlotDriver:
 
     def abandon(self) -> None:
         """Report the end of the driver now, although it has not ended, and nothing later."""
-        self._is_abandoned = True
-        self._at_end(False)
-
-    def _report_own(self, event: Event) -> None:
-        if isinstance(event, Started):
-            self._has_started = True
-        if not self._is_abandoned:
-            self._report(event)
+        self._status.end()
 
     def _is_own(self, source: SourcePartition) -> bool:
         """Return whether a partition belongs to the slot, in the layout that was taken over."""

@@ -20,7 +20,7 @@ from k2ktui.replication.copying.partition_faults import deleted_fault, held_faul
 from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import Event
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 
 _READ_INTERVAL_S = 1.0
 # How often the source is asked for topics that do not reach their ends; twice without a topic, and

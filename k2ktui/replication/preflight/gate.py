@@ -11,7 +11,7 @@ from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, before_start, error_of
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.reports.events import Event
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
 
 _RECONNECT_S = 1.0

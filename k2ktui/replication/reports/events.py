@@ -1,24 +1,20 @@
 """Events of a running pipeline, one frozen class each.
 
-Reports are for operators, with the same content on the terminal and in JSON; details are for
-metrics.
+Reports are for operators: text lines, with the same content as JSON objects, which can be parsed.
+The other events are for the status of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from time import time
+from typing import Any
 
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
-from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.engine.status import HeldBack
-from k2ktui.replication.copying.slot_task import (
-    Fault,
-    LapOutcome,
-    SlotResult,
-    SlotStats,
-    SourceLogBounds,
-)
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import fix_text
+from k2ktui.replication.copying.slot_task import Fault, FaultKind
+from k2ktui.text import counted, duration, safe_message, safe_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +38,8 @@ class Started:
 class Progress:
     """Work of all slots since the last progress report, about one lap each.
 
-    ``lag_records`` is that of the last ``TopicsDiscovered``. ``pause_s`` is the longest time a slot
-    was idle between two laps, ``cpu_s`` the CPU time of the workers.
+    ``lag_records`` is that of the last topic discovery. ``pause_s`` is the longest time a slot was
+    idle between two laps, ``cpu_s`` the CPU time of the workers.
     """
 
     lap: int
@@ -107,78 +103,6 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotLap:
-    """A slot ended a lap.
-
-    Attributes:
-        slot: slot number.
-        outcome: how the lap ended.
-        seconds: duration of the lap, None if its worker reported nothing.
-        pause_s: seconds between the end of the slot's previous lap and the start of this one, None
-            for the first lap.
-        stats: work done in the lap.
-        positions: confirmed positions; empty unless the outcome is DONE.
-        log_bounds: bounds of the fetched source logs at the end of the lap; empty unless DONE.
-    """
-
-    slot: int
-    outcome: LapOutcome
-    seconds: float | None = None
-    pause_s: float | None = None
-    stats: SlotStats = field(default_factory=SlotStats)
-    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    log_bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, slot: int, ended_before: float, result: SlotResult | None) -> SlotLap:
-        """Return the event for a lap.
-
-        Args:
-            slot: slot number.
-            ended_before: end of the slot's previous lap, epoch seconds; 0 if there was none.
-            result: the worker's result; None or without times if the worker did not start.
-        """
-        if result is None or not result.began_at:
-            return cls(slot, LapOutcome.FAILED)
-        done = result.outcome is LapOutcome.DONE
-        return cls(
-            slot=slot,
-            outcome=result.outcome,
-            seconds=result.ended_at - result.began_at,
-            pause_s=result.began_at - ended_before if ended_before else None,
-            stats=result.stats,
-            positions=result.positions if done else {},
-            log_bounds=result.log_bounds if done else {},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsDiscovered:
-    """Topic discovery has read both clusters: copyable partitions, positions and log ends.
-
-    ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
-    open transactions hold back above them. ``positions`` are those of the last ended laps;
-    ``lag_records`` counts from the positions that were committed when the ends were read, None if
-    unknown, and leaves out the partitions that operators hold (``held``). ``starts`` are the log
-    start offsets of these. ``moved`` are source topics that drills moved to the target.
-    """
-
-    partitions: Collection[SourcePartition]
-    positions: Mapping[SourcePartition, Position]
-    ends: Mapping[SourcePartition, int]
-    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
-    lag_records: int | None = None
-    held: Collection[SourcePartition] = frozenset()
-    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
-    moved: MovedTopics = NO_MOVED_TOPICS
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatWritten:
-    """The run has written a heartbeat to the target."""
-
-
-@dataclass(frozen=True, slots=True)
 class SlotsAssigned:
     """The owners of the slots that runs share have changed.
 
@@ -189,16 +113,6 @@ class SlotsAssigned:
 
     generation: int
     slots: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsReleased:
-    """The run copies these partitions no longer.
-
-    It has released their shared slot to another run, or their source topic was deleted.
-    """
-
-    partitions: Collection[SourcePartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,25 +142,99 @@ class Rehearsed:
     missed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PairSeen:
-    """Where the workload is, or goes, by the drills on the target: ``replicating`` and so on."""
-
-    phase: str
-
-
-@dataclass(frozen=True, slots=True)
-class MappingsExpire:
-    """When the first mapping that a consumer group needs expires, unless it is written again.
-
-    ``at`` is in epoch seconds; None if none is needed or expires, or if it is not known.
-    """
-
-    at: float | None
-
-
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
-Sharing = SlotsAssigned | PartitionsReleased
-Beside = HeartbeatWritten | Rehearsed | PairSeen | MappingsExpire
-Detail = SlotLap | TopicsDiscovered | Sharing | Trouble | Beside
-Event = Report | Detail
+Event = Report | SlotsAssigned | Trouble
+
+_KINDS: Mapping[str, type[Report]] = {
+    kind.__name__.lower(): kind
+    for kind in (Waiting, Started, Progress, FirstRecord, Stopped, Resumed, Note, Finished)
+}
+
+
+def report_event(report: Report) -> dict[str, Any]:
+    """Return a report as a ``--log-format json`` object; ``at`` is epoch seconds."""
+    return {"event": type(report).__name__.lower(), "at": round(time(), 3), **asdict(report)}
+
+
+def read_report(event: Mapping[str, Any]) -> Report | None:
+    """Return the report in a JSON object; None if it has none or a damaged one."""
+    kind = _KINDS.get(str(event.get("event")))
+    if kind is None:
+        return None
+    try:
+        # Logs of earlier releases lack what has a default.
+        wanted = (e for e in fields(kind) if e.name in event or e.default is MISSING)
+        values = {member.name: event[member.name] for member in wanted}
+        if "fault" in values:
+            values["fault"] = _fault(values["fault"])
+        if "faults" in values:
+            values["faults"] = tuple(_fault(value) for value in values["faults"])
+        return kind(**values)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _fault(value: Mapping[str, Any]) -> Fault:
+    source = SourcePartition(**value["source"])
+    # Logs of earlier releases call them "what" and "mend".
+    message = value["message"] if "message" in value else value["what"]
+    hint = value["hint"] if "hint" in value else value["mend"]
+    kind, refused_by = FaultKind(value["kind"]), value.get("refused_by", "")
+    return Fault(source, kind, message, hint, value["offset"], refused_by)
+
+
+def report_text(report: Report) -> str:
+    """Return a report as one or more lines; names in it are safe to print."""
+    match report:
+        case Started():
+            now = "now " if report.is_more else ""
+            ready = "" if report.is_more else f", ready after {_seconds(report.seconds)}"
+            return (
+                f"{safe_text(report.pipeline)}: term {report.term}, {now}"
+                f"{counted(report.partitions, 'partition')} in "
+                f"{counted(report.slots, 'slot')}{ready}"
+            )
+        case FirstRecord():
+            return f"first records visible on the target after {_seconds(report.seconds)}"
+        case Progress():
+            return _progress(report)
+        case Stopped():
+            fault = report.fault
+            return (
+                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_message(fault.message)}\n"
+                f"  {safe_message(fix_text(fault.hint))}"
+            )
+        case Resumed():
+            return f"RESUMED {safe_text(report.topic)}-{report.partition}"
+        case Waiting():
+            return f"standby: waits for {safe_text(report.runs)}"
+        case Note():
+            return f"note: {safe_message(report.text)}"
+        case Finished():
+            return _finished_text(report)
+
+
+def _progress(report: Progress) -> str:
+    rate = report.records / report.seconds if report.seconds else 0.0
+    megabytes = report.written_bytes / 1e6 / report.seconds if report.seconds else 0.0
+    lag = "…" if report.lag_records is None else f"{report.lag_records:,}"
+    stopped = f", {report.stopped} stopped" if report.stopped else ""
+    return (
+        f"lap {report.lap}: {counted(report.records, 'record')}, {rate:,.0f}/s, "
+        f"{megabytes:.1f} MB/s, "
+        f"{counted(report.transactions, 'transaction')}, lag {lag}, "
+        f"{counted(report.partitions, 'partition')}{stopped}"
+    )
+
+
+def _seconds(value: float) -> str:
+    return duration(value, tenths=True)
+
+
+def _finished_text(report: Finished) -> str:
+    end = "caught up" if report.caught_up else "ended"
+    line = f"{end}: {counted(report.records, 'record')} in {_seconds(report.seconds)}"
+    if report.faults:
+        names = ", ".join(safe_text(fault.source) for fault in report.faults[:20])
+        line += f"; {counted(len(report.faults), 'partition')} stopped: {names}"
+    return line

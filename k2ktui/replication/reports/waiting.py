@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.text import counted
 
 _WAITS_S = 30.0

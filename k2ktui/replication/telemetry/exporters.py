@@ -38,7 +38,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.control.metrics_exporter import ExportFailed, KafkaMetrics, values
-from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
+from k2ktui.replication.telemetry.metric import Metric, full_name
 from k2ktui.runtime.http_server import METRICS, Address, HttpServer, Page, Request, Response
 from k2ktui.text import safe_message, safe_text
 from k2ktui.version import __version__
@@ -149,8 +149,8 @@ class Exporters:
         self.pushers: list[_Otlp | _Sink] = []
         self.endpoint: PrometheusEndpoint | None = None
 
-    def start(self, figures: MetricSource) -> None:
-        """Start exporting these figures; later calls have no effect."""
+    def start(self, catalog: Iterable[Metric], figures: object) -> None:
+        """Start exporting what a catalog reads of figures; later calls have no effect."""
         if self._readers:
             return
         limits: dict[type, int] = {
@@ -174,7 +174,7 @@ class Exporters:
             shutdown_on_exit=False,
         )
         meter = provider.get_meter("k2ktui", __version__)
-        for metric in figures.catalog:
+        for metric in catalog:
             _instrument(meter, metric, self._prefixes, figures)
 
     def close(self) -> None:
@@ -199,9 +199,7 @@ def _shut_down(reader: MetricReader) -> None:
         reader.shutdown(timeout_millis=_CLOSE_S * 1000)
 
 
-def _instrument(
-    meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: MetricSource
-) -> None:
+def _instrument(meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: object) -> None:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(value, labels) for value, labels in metric.read(figures)]
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from k2ktui.config.model import MetricPrefixes
 
 Labels = Mapping[str, str | int]
 Points = list[tuple[float, Labels]]
-
-
-class MetricSource(Protocol):
-    """Figures and the metrics that read them."""
-
-    @property
-    def catalog(self) -> tuple[Metric, ...]:
-        """The metrics that read these figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +21,7 @@ class Metric:
         name: the name after the prefix; unique, so equal prefixes cannot collide.
         unit: a UCUM code, with the counted things in braces.
         text: one-line description for exporters that support it.
-        read: returns the current points.
+        read: returns the current points of what the catalog reads.
         counter: whether the value only grows while the process runs.
     """
 

@@ -1,500 +1,300 @@
-"""Metrics of a running pipeline: fed by the driver's events, read by any number of exporters.
+"""Metrics of a running pipeline: a table of what any number of exporters read from its status.
 
-The catalog and the figures do not depend on OpenTelemetry; ``exporters`` creates the instruments.
-docs/metrics.md explains every metric.
+The table does not depend on OpenTelemetry; ``exporters`` creates the instruments. docs/metrics.md
+explains every metric.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS
-from k2ktui.engine.records.state import SourcePartition
-from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome, SlotStats
-from k2ktui.replication.reports.events import (
-    Event,
-    FirstRecord,
-    HeartbeatWritten,
-    MappingsExpire,
-    PairSeen,
-    PartitionsReleased,
-    Rehearsed,
-    Resumed,
-    SlotLap,
-    SlotsAssigned,
-    Started,
-    Stopped,
-    TopicsDiscovered,
+from k2ktui.engine.records.gaps import lost_gaps
+from k2ktui.engine.status import count_lag
+from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome
+from k2ktui.replication.reports.events import Rehearsed
+from k2ktui.replication.reports.status import (
+    PartitionFigures,
+    RunStatus,
+    SlotFigures,
 )
 from k2ktui.replication.telemetry.metric import Labels, Metric, Points
-from k2ktui.replication.telemetry.partition_figures import (
-    PartitionFigures,
-    age,
-    end_offset,
-    held_lag,
-    lag,
-    lag_time,
-    start_offset,
-)
 
 # A lap's figures count as current for two laps plus this long after its end.
 _GRACE_S = 10.0
 
 
-@dataclass(slots=True)
-class _SlotFigures:
-    """Figures of one slot; ``stats`` is the sum of all its laps."""
+@dataclass(frozen=True, slots=True)
+class PipelineFigures:
+    """What the metrics of a pipeline read.
 
-    stats: SlotStats = field(default_factory=SlotStats)
-    laps: Counter[LapOutcome] = field(default_factory=Counter)
-    seconds: float | None = None
-    pause_s: float | None = None
-
-
-class PipelineMetrics:
-    """The latest figures of one pipeline; any thread may feed or read them.
-
-    Args:
-        pipeline: its name, a label of every point.
+    Attributes:
+        status: that of the run.
         lap_s: length of a lap in seconds.
-        clock: epoch seconds.
         objectives: what a failover may cost at most.
     """
 
-    def __init__(
-        self,
-        pipeline: str,
-        lap_s: float,
-        clock: Callable[[], float] = time.time,
-        objectives: Objectives = NO_OBJECTIVES,
-    ) -> None:
-        self._objectives = objectives
-        self._labels: dict[str, str | int] = {"pipeline": pipeline}
-        self._current_s = 2 * lap_s + _GRACE_S
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._rows: dict[SourcePartition, PartitionFigures] = {}
-        self._slots: dict[int, _SlotFigures] = {}
-        self._faults: Counter[FaultKind] = Counter()
-        self._started: Started | None = None
-        self._shares = False
-        self._first: FirstRecord | None = None
-        self._rehearsed: Rehearsed | None = None
-        self._pair: PairSeen | None = None
-        self._mappings_expire_at: float | None = None
-        self._partitions: int | None = None
-        self._moved = NO_MOVED_TOPICS
-        self._alive_at = clock()
+    status: RunStatus
+    lap_s: float
+    objectives: Objectives = NO_OBJECTIVES
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A source partition now; ``is_current`` says whether the figures of its last lap count."""
+
+    figures: PartitionFigures
+    now: float
+    is_current: bool
 
     @property
-    def catalog(self) -> tuple[Metric, ...]:
-        """The metrics of a replicating pipeline."""
-        return CATALOG
+    def position(self) -> int | None:
+        return self.figures.position.offset if self.figures.position else None
 
-    def feed(self, event: Event) -> None:  # noqa: C901, PLR0912 - a case for each event
-        """Update the figures from one event; events without figures are ignored."""
-        with self._lock:
-            match event:
-                case Started():
-                    self._started = event
-                    if not self._shares:
-                        self._add_slots(range(event.slots))
-                case SlotsAssigned():
-                    self._shares = True
-                    self._add_slots(event.slots)
-                    if self._started is not None:
-                        self._started = replace(self._started, slots=len(event.slots))
-                case PartitionsReleased():
-                    for source in event.partitions:
-                        self._rows.pop(source, None)
-                case FirstRecord():
-                    self._first = event
-                case Rehearsed():
-                    self._rehearsed = event
-                case PairSeen():
-                    self._pair = event
-                case MappingsExpire():
-                    self._mappings_expire_at = event.at
-                case HeartbeatWritten():
-                    self._alive_at = self._clock()
-                case TopicsDiscovered():
-                    self._add_discovery(event)
-                case SlotLap():
-                    self._lap(event)
-                case Stopped():
-                    self._faults[event.fault.kind] += 1
-                    self._row(event.fault.source).fault = event.fault.kind
-                case Resumed():
-                    self._row(SourcePartition(event.topic, event.partition)).fault = None
-                case _:
-                    pass
+    @property
+    def start(self) -> int | None:
+        if self.figures.is_held:  # it has no laps
+            return self.figures.start
+        bounds = self.figures.log_bounds if self.is_current else None
+        return bounds.start if bounds and bounds.start >= 0 else None
 
-    def _row(self, source: SourcePartition) -> PartitionFigures:
-        row = self._rows.get(source)
-        if row is None:
-            where: Labels = {"topic": source.topic, "partition": source.partition}
-            row = self._rows[source] = PartitionFigures({**self._labels, **where})
-        return row
+    @property
+    def end(self) -> int | None:
+        """The end that matches the position.
 
-    def _add_slots(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._slots.setdefault(number, _SlotFigures())
-
-    def _add_discovery(self, discovery: TopicsDiscovered) -> None:
-        self._partitions, self._moved = len(discovery.partitions), discovery.moved
-        for source in discovery.partitions:
-            row = self._row(source)
-            row.discovered_end = discovery.ends.get(source, row.discovered_end)
-            if source in discovery.ends:
-                held = discovery.held_back.get(source)
-                row.held_back = held.records if held else 0
-            row.is_held = source in discovery.held
-            row.discovered_start = discovery.starts.get(source, row.discovered_start)
-            position = discovery.positions.get(source)
-            if position is not None:
-                row.move(position)
-        gone = [
-            source
-            for source, row in self._rows.items()
-            if source not in discovery.partitions
-            and (not row.fault or source.topic in discovery.moved)
-        ]
-        for source in gone:
-            del self._rows[source]
-
-    def _lap(self, lap: SlotLap) -> None:
-        slot = self._slots.setdefault(lap.slot, _SlotFigures())
-        slot.stats = slot.stats.plus(lap.stats)
-        slot.laps[lap.outcome] += 1
-        slot.seconds = lap.seconds
-        slot.pause_s = lap.pause_s
-        now = self._clock()
-        for source, position in lap.positions.items():
-            row = self._row(source)
-            row.move(position)
-            row.log_bounds, row.at = lap.log_bounds.get(source), now
-
-    def rows(self, read: Callable[[PartitionFigures, float, bool], float | None]) -> Points:
-        """Return one point per partition whose figure is known.
-
-        ``read`` gets the row, the time, and whether the figures of the last lap are still current.
+        The end from the last lap is of the same moment as the position; with a later end, records
+        copied since would count as lag. A stopped partition has no current lap.
         """
-        with self._lock:
-            now = self._clock()
-            points: Points = []
-            for row in self._rows.values():
-                recent = row.at is not None and now - row.at <= self._current_s
-                is_copied = row.fault is None and not row.is_held
-                value = read(row, now, recent and is_copied and row.log_bounds is not None)
-                if value is not None:
-                    points.append((value, row.labels))
-            return points
+        bounds = self.figures.log_bounds
+        if bounds is not None and (self.is_current or self.figures.end is None):
+            return bounds.end
+        return self.figures.end
 
-    def stopped_rows(self) -> Points:
-        """Return a 1 for every stopped partition, labeled with the kind of its fault."""
-        with self._lock:
-            rows = [row for row in self._rows.values() if row.fault is not None]
-            return [(1, {**row.labels, "kind": str(row.fault)}) for row in rows]
+    @property
+    def behind(self) -> int | None:
+        return count_lag(self.position, self.end)
 
-    def moved_topics(self) -> Points:
-        """Return a 1 for every topic that was moved to the target, labeled with the drill."""
-        with self._lock:
-            moves = self._moved.all
-        return [(1, {**self._labels, "topic": move.topic, "drill": move.drill}) for move in moves]
+    @property
+    def lag(self) -> int | None:
+        return None if self.figures.is_held else self.behind
 
-    def by_slot(self, read: Callable[[_SlotFigures], float | None]) -> Points:
-        """Return one point per slot whose figure is known."""
-        with self._lock:
-            known = [(read(slot), number) for number, slot in sorted(self._slots.items())]
-        return [(v, self._labels | {"slot": number}) for v, number in known if v is not None]
+    @property
+    def lag_s(self) -> float | None:
+        """Seconds since the record at the position was written."""
+        lag, bounds, at = self.lag, self.figures.log_bounds, self.figures.at
+        if not lag:
+            return lag
+        if bounds is None or bounds.next_ms < 0 or at is None:
+            return None
+        return max(0.0, (at if self.is_current else self.now) - bounds.next_ms / 1000)
 
-    def laps(self) -> Points:
-        """Return the number of laps of every slot by outcome."""
-        with self._lock:
+    @property
+    def age_s(self) -> float | None:
+        at = None if self.figures.is_held else self.figures.at
+        return None if at is None else max(0.0, self.now - at)
+
+    @property
+    def lost(self) -> int | None:
+        gaps = self.figures.position.gaps if self.figures.position else ()
+        return sum(gap.end - gap.first for gap in lost_gaps(gaps)) or None
+
+
+# What a metric reads: values with the labels that a point has beside the pipeline. Unknown ones
+# have no point.
+_Values = Iterable[tuple[float | None, Labels]]
+
+
+def _read(read: Callable[[PipelineFigures], _Values]) -> Callable[[PipelineFigures], Points]:
+    def points(figures: PipelineFigures) -> Points:
+        with figures.status.lock:
+            pipeline: Labels = {"pipeline": figures.status.pipeline}
             return [
-                (slot.laps[outcome], self._labels | {"slot": number, "outcome": str(outcome)})
-                for number, slot in sorted(self._slots.items())
-                for outcome in LapOutcome
+                (value, {**pipeline, **labels})
+                for value, labels in read(figures)
+                if value is not None
             ]
 
-    def faults(self) -> Points:
-        """Return how often a partition stopped, by kind of fault, including zeros."""
-        with self._lock:
-            return [(self._faults[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
-
-    def stopped(self) -> Points:
-        """Return the number of partitions stopped now, by kind of fault."""
-        with self._lock:
-            now = Counter(row.fault for row in self._rows.values())
-        return [(now[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
-
-    def partitions(self) -> Points:
-        """Return the number of partitions that can be copied."""
-        return self._one(self._partitions)
-
-    def started(self, read: Callable[[Started], float]) -> Points:
-        """Return one figure of the start; nothing before it."""
-        return self._one(None if self._started is None else read(self._started))
-
-    def first_record(self) -> Points:
-        """Return the seconds until the first record was visible; nothing before that."""
-        return self._one(None if self._first is None else self._first.seconds)
-
-    def heartbeat_age(self) -> Points:
-        """Return the seconds since the last heartbeat, or since the start if there was none."""
-        return self._one(max(0.0, self._clock() - self._alive_at))
-
-    def mappings_life(self) -> Points:
-        """Return the seconds until a mapping that a group needs expires; nothing if unknown."""
-        at = self._mappings_expire_at
-        return self._one(None if at is None else at - self._clock())
-
-    def rehearsal(self, read: Callable[[Rehearsed, float], float | None]) -> Points:
-        """Return one point of the last rehearsal; nothing if none is known."""
-        last = self._rehearsed
-        return self._one(None if last is None else read(last, self._clock()))
-
-    def objective(self, read: Callable[[Objectives], float | None]) -> Points:
-        """Return one point of an objective; nothing if the file has none."""
-        return self._one(read(self._objectives))
-
-    def pair_state(self) -> Points:
-        """Return 1 with the state of the pair as label; nothing before it is known."""
-        return [] if self._pair is None else [(1, {**self._labels, "state": self._pair.phase})]
-
-    def _one(self, value: float | None) -> Points:
-        return [] if value is None else [(value, self._labels)]
+    return points
 
 
-def _partition(
-    name: str, unit: str, text: str, read: Callable[[PartitionFigures, float, bool], float | None]
-) -> Metric:
-    return Metric("source_consumer", name, unit, text, lambda figures: figures.rows(read))
+def _one(read: Callable[[PipelineFigures], float | None]) -> Callable[[PipelineFigures], Points]:
+    return _read(lambda figures: [(read(figures), {})])
 
 
-def _written(name: str, unit: str, text: str, read: Callable[[SlotStats], float]) -> Metric:
-    def points(figures: PipelineMetrics) -> Points:
-        return figures.by_slot(lambda slot: read(slot.stats))
+def _of_rehearsal(
+    read: Callable[[Rehearsed, float], float | None],
+) -> Callable[[PipelineFigures], Points]:
+    def value(figures: PipelineFigures) -> float | None:
+        last = figures.status.rehearsed
+        return None if last is None else read(last, figures.status.clock())
 
-    return Metric("target_producer", name, unit, text, points, counter=True)
-
-
-def _pipeline(
-    name: str,
-    unit: str,
-    text: str,
-    read: Callable[[PipelineMetrics], Points],
-    *,
-    counter: bool = False,
-) -> Metric:
-    return Metric("assignment", name, unit, text, read, counter)
+    return _one(value)
 
 
-def _rehearsal(
-    name: str, unit: str, text: str, read: Callable[[Rehearsed, float], float | None]
-) -> Metric:
-    return _pipeline(name, unit, text, lambda figures: figures.rehearsal(read))
+def _by_slot(read: Callable[[SlotFigures], float | None]) -> Callable[[PipelineFigures], Points]:
+    return _read(
+        lambda figures: (
+            (read(slot), {"slot": number}) for number, slot in sorted(figures.status.slots.items())
+        )
+    )
 
 
-def _objective(
-    name: str, unit: str, text: str, read: Callable[[Objectives], float | None]
-) -> Metric:
-    return _pipeline(name, unit, text, lambda figures: figures.objective(read))
+def _by_partition(read: Callable[[_Row], float | None]) -> Callable[[PipelineFigures], Points]:
+    def points(figures: PipelineFigures) -> Points:
+        with figures.status.lock:
+            known = ((read(row), row.figures.labels) for row in _rows(figures))
+            return [(value, labels) for value, labels in known if value is not None]
 
+    return points
+
+
+def _rows(figures: PipelineFigures) -> Iterator[_Row]:
+    now = figures.status.clock()
+    longest_s = 2 * figures.lap_s + _GRACE_S
+    for driver in figures.status.drivers.values():
+        stopped = driver.stopped.kinds()
+        for source, row in driver.partitions.items():
+            is_copied = source not in stopped and not row.is_held
+            is_recent = row.at is not None and now - row.at <= longest_s
+            yield _Row(row, now, is_recent and is_copied and row.log_bounds is not None)
+
+
+def _stopped(figures: PipelineFigures) -> _Values:
+    for driver in figures.status.drivers.values():
+        for at, kind in driver.stopped.kinds().items():
+            yield 1, {"topic": at.topic, "partition": at.partition, "kind": str(kind)}
+
+
+def _stopped_by_kind(figures: PipelineFigures) -> _Values:
+    drivers = figures.status.drivers.values()
+    now = Counter(kind for driver in drivers for kind in driver.stopped.kinds().values())
+    return ((now[kind], {"kind": str(kind)}) for kind in FaultKind)
+
+
+def _faults(figures: PipelineFigures) -> _Values:
+    return ((figures.status.faults_seen[kind], {"kind": str(kind)}) for kind in FaultKind)
+
+
+def _moved(figures: PipelineFigures) -> _Values:
+    moved = {move for driver in figures.status.drivers.values() for move in driver.moved.all}
+    return ((1, {"topic": move.topic, "drill": move.drill}) for move in moved)
+
+
+def _laps(figures: PipelineFigures) -> _Values:
+    for number, slot in sorted(figures.status.slots.items()):
+        for outcome in LapOutcome:
+            yield slot.laps[outcome], {"slot": number, "outcome": str(outcome)}
+
+
+def _pair_state(figures: PipelineFigures) -> _Values:
+    state = figures.status.pair_state
+    return [(1, {"state": state})] if state else []
+
+
+def _mappings_life(figures: PipelineFigures) -> float | None:
+    at = figures.status.mappings_expire_at
+    return None if at is None else at - figures.status.clock()
+
+
+_SOURCE, _TARGET, _RUN = "source_consumer", "target_producer", "assignment"
 
 CATALOG: tuple[Metric, ...] = (
-    _partition(
-        "position",
-        "{offset}",
-        "Next source offset to copy, as committed on the target",
-        lambda row, now, current: row.position,
-    ),
-    _partition("start", "{offset}", "Log start offset of the source partition", start_offset),
-    _partition("end", "{offset}", "Last stable offset of the source partition", end_offset),
-    _partition("lag", "{record}", "Source offsets between position and end", lag),
-    _partition("lag.time", "s", "Age of the record at the position; 0 with no lag", lag_time),
-    _partition(
-        "held.back",
-        "{record}",
-        "Source offsets between the last stable offset and the high watermark",
-        lambda row, now, current: row.held_back,
-    ),
-    _partition(
-        "held.lag",
-        "{record}",
-        "Source offsets between position and end of a partition that an operator holds",
-        held_lag,
-    ),
-    _partition("age", "s", "Time since the position was last confirmed by a lap", age),
-    _partition(
-        "lost",
-        "{offset}",
-        "Source offsets skipped because their records no longer existed; absent if there are none",
-        lambda row, now, current: row.lost or None,
-    ),
-    Metric(
-        "source_consumer",
-        "stopped",
-        "{partition}",
-        "1 for a partition that is stopped, by kind of fault",
-        PipelineMetrics.stopped_rows,
-    ),
-    Metric(
-        "source_consumer",
-        "moved",
-        "{topic}",
-        "1 for a topic that a drill moved to the target",
-        PipelineMetrics.moved_topics,
-    ),
-    _written("records", "{record}", "Records committed on the target", lambda t: t.records),
-    _written("bytes", "By", "Bytes of record batches committed", lambda t: t.written_bytes),
-    _written("batches", "{batch}", "Record batches committed", lambda t: t.batches),
-    _written(
-        "rebuilt.batches",
-        "{batch}",
-        "Record batches committed that could not be copied unchanged",
-        lambda t: t.rebuilt,
-    ),
-    _written("transactions", "{transaction}", "Committed transactions", lambda t: t.transactions),
-    _written(
-        "commit.time",
-        "s",
-        "Time spent writing positions and mapping ranges and committing",
-        lambda t: t.commit_s,
-    ),
-    _pipeline(
-        "term", "{run}", "Number of this run", lambda figures: figures.started(lambda s: s.term)
-    ),
-    _pipeline(
-        "slots", "{slot}", "Slots of this run", lambda figures: figures.started(lambda s: s.slots)
-    ),
-    _pipeline(
-        "heartbeat.age",
-        "s",
-        "Time since the last heartbeat was written to the target",
-        PipelineMetrics.heartbeat_age,
-    ),
-    _pipeline(
-        "ready.time",
-        "s",
-        "Time from start until positions were known",
-        lambda figures: figures.started(lambda s: s.seconds),
-    ),
-    _pipeline(
-        "first.record.time",
-        "s",
-        "Time from start until the first record was visible on the target",
-        PipelineMetrics.first_record,
-    ),
-    _pipeline(
-        "partitions",
-        "{partition}",
-        "Source partitions that can be copied",
-        PipelineMetrics.partitions,
-    ),
-    _pipeline(
-        "partitions.stopped",
-        "{partition}",
-        "Source partitions that are stopped now, by kind of fault",
-        PipelineMetrics.stopped,
-    ),
-    _pipeline(
-        "faults",
-        "{fault}",
-        "Times a partition stopped, by kind of fault",
-        PipelineMetrics.faults,
-        counter=True,
-    ),
-    _pipeline("laps", "{lap}", "Laps by outcome", PipelineMetrics.laps, counter=True),
-    _pipeline(
-        "lap.time",
-        "s",
-        "Length of a slot's last lap",
-        lambda figures: figures.by_slot(lambda slot: slot.seconds),
-    ),
-    _pipeline(
-        "lap.pause",
-        "s",
-        "Idle time of a slot before its last lap",
-        lambda figures: figures.by_slot(lambda slot: slot.pause_s),
-    ),
-    _pipeline(
-        "cpu.time",
-        "s",
-        "CPU time of the workers",
-        lambda figures: figures.by_slot(lambda slot: slot.stats.cpu_s),
-        counter=True,
-    ),
-    _pipeline(
-        "mappings.life",
-        "s",
-        "Time until the first mapping that a consumer group needs expires; absent if unknown",
-        PipelineMetrics.mappings_life,
-    ),
-    _pipeline(
-        "pair.state",
-        "1",
-        "Where the workload is, or goes, by the drills on the target; always 1",
-        PipelineMetrics.pair_state,
-    ),
-    # Of the last rehearsal (docs/drills.md).
-    _rehearsal(
-        "drill.rehearsal.age",
-        "s",
-        "Time since the last rehearsal of a failover; absent if there was none",
-        lambda last, now: max(0.0, now - last.at),
-    ),
-    _rehearsal(
-        "drill.findings",
-        "{finding}",
-        "What would have stopped a failover at the last rehearsal",
-        lambda last, now: last.findings,
-    ),
-    _rehearsal(
-        "drill.rpo.records",
-        "{record}",
-        "Records not copied at the last rehearsal",
-        lambda last, now: last.rpo_records,
-    ),
-    _rehearsal(
-        "drill.rpo.time",
-        "s",
-        "Age of the oldest record not copied at the last rehearsal",
-        lambda last, now: last.rpo_s,
-    ),
-    _rehearsal(
-        "drill.rto.time",
-        "s",
-        "Time that the tool needed at the last rehearsal",
-        lambda last, now: last.rto_s,
-    ),
-    _rehearsal(
-        "drill.objectives.missed",
-        "{objective}",
-        "Objectives that the last rehearsal missed",
-        lambda last, now: last.missed,
-    ),
-    _objective(
-        "drill.objective.rpo.records",
-        "{record}",
-        "Largest number of records that a failover may lose; absent without this objective",
-        lambda objectives: objectives.rpo_records,
-    ),
-    _objective(
-        "drill.objective.rpo.time",
-        "s",
-        "Largest age of a record that a failover may lose; absent without this objective",
-        lambda objectives: objectives.rpo_s,
-    ),
-    _objective(
-        "drill.objective.rto.time",
-        "s",
-        "Longest duration of a failover; absent without this objective",
-        lambda objectives: objectives.rto_s,
-    ),
-)
+    Metric(_SOURCE, "position", "{offset}",
+           "Next source offset to copy, as committed on the target",
+           _by_partition(lambda row: row.position)),
+    Metric(_SOURCE, "start", "{offset}", "Log start offset of the source partition",
+           _by_partition(lambda row: row.start)),
+    Metric(_SOURCE, "end", "{offset}", "Last stable offset of the source partition",
+           _by_partition(lambda row: row.end)),
+    Metric(_SOURCE, "lag", "{record}", "Source offsets between position and end",
+           _by_partition(lambda row: row.lag)),
+    Metric(_SOURCE, "lag.time", "s", "Age of the record at the position; 0 with no lag",
+           _by_partition(lambda row: row.lag_s)),
+    Metric(_SOURCE, "held.back", "{record}",
+           "Source offsets between the last stable offset and the high watermark",
+           _by_partition(lambda row: row.figures.held_back)),
+    Metric(_SOURCE, "held.lag", "{record}",
+           "Source offsets between position and end of a partition that an operator holds",
+           _by_partition(lambda row: row.behind if row.figures.is_held else None)),
+    Metric(_SOURCE, "age", "s", "Time since the position was last confirmed by a lap",
+           _by_partition(lambda row: row.age_s)),
+    Metric(_SOURCE, "lost", "{offset}",
+           "Source offsets skipped because their records no longer existed; absent if there are "
+           "none",
+           _by_partition(lambda row: row.lost)),
+    Metric(_SOURCE, "stopped", "{partition}", "1 for a partition that is stopped, by kind of fault",
+           _read(_stopped)),
+    Metric(_SOURCE, "moved", "{topic}", "1 for a topic that a drill moved to the target",
+           _read(_moved)),
+    Metric(_TARGET, "records", "{record}", "Records committed on the target",
+           _by_slot(lambda slot: slot.stats.records), counter=True),
+    Metric(_TARGET, "bytes", "By", "Bytes of record batches committed",
+           _by_slot(lambda slot: slot.stats.written_bytes), counter=True),
+    Metric(_TARGET, "batches", "{batch}", "Record batches committed",
+           _by_slot(lambda slot: slot.stats.batches), counter=True),
+    Metric(_TARGET, "rebuilt.batches", "{batch}",
+           "Record batches committed that could not be copied unchanged",
+           _by_slot(lambda slot: slot.stats.rebuilt), counter=True),
+    Metric(_TARGET, "transactions", "{transaction}", "Committed transactions",
+           _by_slot(lambda slot: slot.stats.transactions), counter=True),
+    Metric(_TARGET, "commit.time", "s",
+           "Time spent writing positions and mapping ranges and committing",
+           _by_slot(lambda slot: slot.stats.commit_s), counter=True),
+    Metric(_RUN, "term", "{run}", "Number of this run",
+           _one(lambda figures: figures.status.term or None)),
+    Metric(_RUN, "slots", "{slot}", "Slots of this run",
+           _one(lambda figures: figures.status.slots_owned)),
+    Metric(_RUN, "heartbeat.age", "s", "Time since the last heartbeat was written to the target",
+           _one(lambda figures: figures.status.silent_s)),
+    Metric(_RUN, "ready.time", "s", "Time from start until positions were known",
+           _one(lambda figures: figures.status.ready_s)),
+    Metric(_RUN, "first.record.time", "s",
+           "Time from start until the first record was visible on the target",
+           _one(lambda figures: figures.status.first_s)),
+    Metric(_RUN, "partitions", "{partition}", "Source partitions that can be copied",
+           _one(lambda figures: figures.status.partitions)),
+    Metric(_RUN, "partitions.stopped", "{partition}",
+           "Source partitions that are stopped now, by kind of fault", _read(_stopped_by_kind)),
+    Metric(_RUN, "faults", "{fault}", "Times a partition stopped, by kind of fault", _read(_faults),
+           counter=True),
+    Metric(_RUN, "laps", "{lap}", "Laps by outcome", _read(_laps), counter=True),
+    Metric(_RUN, "lap.time", "s", "Length of a slot's last lap",
+           _by_slot(lambda slot: slot.seconds)),
+    Metric(_RUN, "lap.pause", "s", "Idle time of a slot before its last lap",
+           _by_slot(lambda slot: slot.pause_s)),
+    Metric(_RUN, "cpu.time", "s", "CPU time of the workers",
+           _by_slot(lambda slot: slot.stats.cpu_s), counter=True),
+    Metric(_RUN, "mappings.life", "s",
+           "Time until the first mapping that a consumer group needs expires; absent if unknown",
+           _one(_mappings_life)),
+    Metric(_RUN, "pair.state", "1",
+           "Where the workload is, or goes, by the drills on the target; always 1",
+           _read(_pair_state)),
+    # Of the last rehearsal, and the objectives of the file (docs/drills.md).
+    Metric(_RUN, "drill.rehearsal.age", "s",
+           "Time since the last rehearsal of a failover; absent if there was none",
+           _of_rehearsal(lambda last, now: max(0.0, now - last.at))),
+    Metric(_RUN, "drill.findings", "{finding}",
+           "What would have stopped a failover at the last rehearsal",
+           _of_rehearsal(lambda last, now: last.findings)),
+    Metric(_RUN, "drill.rpo.records", "{record}", "Records not copied at the last rehearsal",
+           _of_rehearsal(lambda last, now: last.rpo_records)),
+    Metric(_RUN, "drill.rpo.time", "s", "Age of the oldest record not copied at the last rehearsal",
+           _of_rehearsal(lambda last, now: last.rpo_s)),
+    Metric(_RUN, "drill.rto.time", "s", "Time that the tool needed at the last rehearsal",
+           _of_rehearsal(lambda last, now: last.rto_s)),
+    Metric(_RUN, "drill.objectives.missed", "{objective}",
+           "Objectives that the last rehearsal missed",
+           _of_rehearsal(lambda last, now: last.missed)),
+    Metric(_RUN, "drill.objective.rpo.records", "{record}",
+           "Largest number of records that a failover may lose; absent without this objective",
+           _one(lambda figures: figures.objectives.rpo_records)),
+    Metric(_RUN, "drill.objective.rpo.time", "s",
+           "Largest age of a record that a failover may lose; absent without this objective",
+           _one(lambda figures: figures.objectives.rpo_s)),
+    Metric(_RUN, "drill.objective.rto.time", "s",
+           "Longest duration of a failover; absent without this objective",
+           _one(lambda figures: figures.objectives.rto_s)),
+)  # fmt: skip

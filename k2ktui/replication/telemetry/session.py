@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.replication.reports.events import Detail, Event, Note, Report, Started
-from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
-from k2ktui.replication.telemetry.metrics import PipelineMetrics
+from k2ktui.replication.reports.status import RunStatus
+from k2ktui.replication.telemetry.metric import Metric, full_name
+from k2ktui.replication.telemetry.metrics import CATALOG, PipelineFigures
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -68,51 +68,23 @@ def read_exporter_names(
 @contextmanager
 def measure_run(
     config: PipelineConfig,
-    report_to: Callable[[Report], None],
+    status: RunStatus,
+    note: Callable[[str], None],
     *,
     wanted: bool = False,
     env: Mapping[str, str] = os.environ,
     http: HttpServer | None = None,
-) -> Iterator[Callable[[Event], None]]:
-    """Measure a run: yield the function that the pipeline reports events to.
+) -> Iterator[Callable[[], None]]:
+    """Export the metrics of a run, if they are on: yield the function that begins to.
 
-    Reports are passed on to ``report_to``, details are not; both feed the metrics. ``report_to``
-    also gets a note, from another thread, when an exporter fails for the first time. Leaving the
-    context exports once more and takes at most three seconds.
-
-    Raises:
-        ConfigError: the exporters cannot be set up from the environment.
-    """
-    telemetry = open_telemetry(
-        config, lambda text: report_to(Note(text)), wanted=wanted, env=env, http=http
-    )
-
-    def report(event: Event) -> None:
-        if telemetry is not None:
-            telemetry.feed(event)
-        if not isinstance(event, Detail):
-            report_to(event)
-
-    try:
-        yield report
-    finally:
-        if telemetry is not None:
-            telemetry.close()
-
-
-def open_telemetry(
-    config: PipelineConfig,
-    note: Callable[[str], None],
-    *,
-    wanted: bool,
-    env: Mapping[str, str] = os.environ,
-    http: HttpServer | None = None,
-) -> Telemetry | None:
-    """Return the metrics of a run, or None if metrics are off.
+    Call it when the run has taken over: earlier, the metrics topic may not exist and there is
+    nothing to export. Later calls have no effect. Leaving the context exports once more and takes
+    at most three seconds.
 
     Args:
         config: the pipeline.
-        note: called, possibly from another thread, when an exporter or the metrics first fail.
+        status: the run.
+        note: called, possibly from another thread, when an exporter first fails.
         wanted: ``--telemetry`` was given.
         env: the environment.
         http: the run's server, for ``/metrics``.
@@ -121,28 +93,45 @@ def open_telemetry(
         ConfigError: the exporters cannot be set up from the environment.
     """
     names = read_exporter_names(env, wanted=wanted, has_http=http is not None)
+    status.keeps_rows = bool(names)
     if not names:
-        return None
-    objectives = config.drill.objectives.values
-    figures = PipelineMetrics(config.name, config.spark.lap_s, objectives=objectives)
-    return Telemetry(figures, exporters_for(config, figures, names, env, note, http), note)
+        yield lambda: None
+        return
+    exporters = exporters_for(config, CATALOG, names, env, note, http)
+    figures = PipelineFigures(status, config.spark.lap_s, config.drill.objectives.values)
+    has_begun = False
+
+    def begin() -> None:
+        nonlocal has_begun
+        if has_begun:
+            return
+        has_begun = True
+        try:
+            exporters.start(CATALOG, figures)
+        except Exception as error:  # a defect in the metrics must not stop replication
+            note(f"metrics: not exported, {type(error).__name__}: {safe_text(error)}")
+
+    try:
+        yield begin
+    finally:
+        exporters.close()
 
 
 def exporters_for(
     config: PipelineConfig,
-    figures: MetricSource,
+    catalog: tuple[Metric, ...],
     names: tuple[str, ...],
     env: Mapping[str, str],
     note: Callable[[str], None],
     http: HttpServer | None = None,
 ) -> Exporters:
-    """Set up exporters for these figures; none does anything before ``start``.
+    """Set up exporters for these metrics; none does anything before ``start``.
 
     Raises:
         ConfigError: the exporters cannot be set up from the environment, or a metric's name is not
             valid.
     """
-    _check_names(config.metrics.prefix, figures.catalog)
+    _check_names(config.metrics.prefix, catalog)
     from k2ktui.replication.telemetry.exporters import make_exporters, prometheus_address
 
     if http is not None and any(env.get(name, "").strip() for name in _ADDRESS):
@@ -157,37 +146,6 @@ def exporters_for(
                 hint="Remove the variables: metrics are served with --http, too.",
             )
     return make_exporters(config, names, env, note, http)
-
-
-class Telemetry:
-    """The metrics of one run and their exporters."""
-
-    def __init__(
-        self, figures: PipelineMetrics, exporters: Exporters, note: Callable[[str], None]
-    ) -> None:
-        self._figures = figures
-        self._note = note
-        self._broken = False
-        self.exporters = exporters
-
-    def feed(self, event: Event) -> None:
-        """Update the metrics from an event of the run; the first ``Started`` starts the exporters.
-
-        Earlier, the metrics topic may not exist and there is nothing to export.
-        """
-        if self._broken:
-            return
-        try:
-            self._figures.feed(event)
-            if isinstance(event, Started):
-                self.exporters.start(self._figures)
-        except Exception as error:  # a defect in the metrics must not stop replication
-            self._broken = True
-            self._note(f"metrics: no longer updated, {type(error).__name__}: {safe_text(error)}")
-
-    def close(self) -> None:
-        """Export once more and close, within three seconds."""
-        self.exporters.close()
 
 
 def _check_names(prefixes: MetricPrefixes, catalog: tuple[Metric, ...]) -> None:

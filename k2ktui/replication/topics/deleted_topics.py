@@ -7,7 +7,7 @@ A partition is stopped only if it had uncopied records, until an operator acknow
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
@@ -20,9 +20,9 @@ from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.copying.slot_task import Fault, FaultKind, SourceLogBounds
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.ownership.ownership import Ownership
-from k2ktui.replication.reports.events import Event, Note, PartitionsReleased
-from k2ktui.replication.reports.progress import ThrottledNotifier
-from k2ktui.replication.reports.stopped import StoppedPartitions
+from k2ktui.replication.reports.events import Note
+from k2ktui.replication.reports.notes import ThrottledNotifier
+from k2ktui.replication.reports.status import DriverStatus
 from k2ktui.replication.slots import SlotState
 from k2ktui.text import counted, list_names
 
@@ -43,8 +43,7 @@ class DeletedTopics:
     Args:
         config: the pipeline.
         ownership: writes what is recorded of them.
-        stopped: where partitions with records that were not copied are stopped.
-        report: called with notes, and with the partitions that are no longer copied.
+        status: the driver's: partitions with records that were not copied are stopped there.
         notifier: reports failures to write.
     """
 
@@ -52,14 +51,13 @@ class DeletedTopics:
         self,
         config: PipelineConfig,
         ownership: Ownership,
-        stopped: StoppedPartitions,
-        report: Callable[[Event], None],
+        status: DriverStatus,
         notifier: ThrottledNotifier,
     ) -> None:
         self._listed = config.topics.names
         self._continues = config.on_source_data_loss == "continue"
-        self._ownership, self._stopped = ownership, stopped
-        self._report, self._notifier = report, notifier
+        self._ownership, self._status = ownership, status
+        self._stopped, self._notifier = status.stopped, notifier
         self._records: dict[SourcePartition, DeletedLog] = {}
         self._suspected: set[SourcePartition] = set()
         self._unsettled: set[SourcePartition] = set()
@@ -167,12 +165,11 @@ class DeletedTopics:
             if record is not None and not record.acknowledged:
                 self._stopped.stop(deleted_fault(source, record))
             else:
-                self._stopped.clear(source)
                 copied.append(source)
         self._unsettled.difference_update(ready)
         self._settled.update(ready)
         if copied:
-            self._report(PartitionsReleased(copied))
+            self._status.forget(copied)
             self._note([at for at in copied if records[at] is None], positions)
         return ready
 
@@ -207,10 +204,11 @@ class DeletedTopics:
     def _look_for_acknowledgment(self, source: SourcePartition) -> None:
         record = self._records.get(source)
         if source in self._stopped and record is not None and record.acknowledged:
-            self._stopped.clear(source)
-            self._report(PartitionsReleased([source]))
+            self._status.forget([source])
             who = f"acknowledged by {record.acknowledged}"
-            self._report(Note(f"{source}: {counted(record.lost, 'offset')} not copied, {who}"))
+            self._status.report(
+                Note(f"{source}: {counted(record.lost, 'offset')} not copied, {who}")
+            )
 
     def _learn_end(self, source: SourcePartition, end: int) -> None:
         self._ends[source] = max(end, self._ends.get(source, -1))
@@ -232,6 +230,6 @@ class DeletedTopics:
             if topics:
                 names = list_names(sorted(topics), _NAMES)
                 number = counted(len(topics), "topic")
-                self._report(
+                self._status.report(
                     Note(f"{number} deleted on the source, no longer copied; {what}: {names}")
                 )

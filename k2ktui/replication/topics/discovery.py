@@ -34,7 +34,6 @@ from k2ktui.replication.ownership.lost_positions import (
     lost_fault,
     positions_lost,
 )
-from k2ktui.replication.reports.events import TopicsDiscovered
 from k2ktui.replication.topics.held_back import HeldBackReader
 from k2ktui.replication.topics.pair_topics import PairTopics, PairTopicsReader
 from k2ktui.replication.topics.routing import routes_for
@@ -156,30 +155,6 @@ class TopicSnapshot:
         if not self.lags:
             return None
         return sum(lag for at, lag in self.lags.items() if at not in held)
-
-    def event(
-        self,
-        positions: Mapping[SourcePartition, Position],
-        held: Collection[SourcePartition] = frozenset(),
-        moved: MovedTopics = NO_MOVED_TOPICS,
-    ) -> TopicsDiscovered:
-        """Return the event for this snapshot.
-
-        Args:
-            positions: those of the last ended laps.
-            held: the partitions that operators hold, whose lag does not count.
-            moved: source topics that a drill has moved, which the snapshot is without.
-        """
-        return TopicsDiscovered(
-            self.routes.keys(),
-            dict(positions),
-            self.ends,
-            self.held_back,
-            self.sum_lags(held),
-            held,
-            self.starts,
-            moved,
-        )
 
 
 class TopicDiscovery:

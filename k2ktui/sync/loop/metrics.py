@@ -21,26 +21,25 @@ _PREFIX = "offset_mapping_app"
 
 
 class SyncMetrics:
-    """The latest metric values of a sync application; one thread writes, others read."""
+    """The latest metric values of a sync application; one thread writes, others read.
+
+    Attributes:
+        polls, committed, failed: numbers of polls, of committed offsets and of rejected ones.
+    """
 
     def __init__(self, pipeline: str) -> None:
         self._labels: Mapping[str, str | int] = {"pipeline": pipeline}
         self._lock = threading.Lock()
         self._turn: SyncPoll | None = None
-        self._turns = self._committed = self._failed = 0
-
-    @property
-    def catalog(self) -> tuple[Metric, ...]:
-        """The metric definitions of the sync application."""
-        return CATALOG
+        self.polls = self.committed = self.failed = 0
 
     def feed(self, turn: SyncPoll) -> None:
         """Record the result of a poll."""
         with self._lock:
             self._turn = turn
-            self._turns += 1
-            self._committed += turn.applied
-            self._failed += len(turn.failed)
+            self.polls += 1
+            self.committed += turn.applied
+            self.failed += len(turn.failed)
 
     def gauge(self, read: Callable[[SyncPoll], float]) -> Points:
         """Return one data point of the last poll, none before the first."""
@@ -64,54 +63,35 @@ class SyncMetrics:
             actions = self._turn.actions if self._turn else {}
             return [(count, {**self._labels, "action": a}) for a, count in sorted(actions.items())]
 
-    @property
-    def turns(self) -> int:
-        """Number of polls so far."""
-        return self._turns
 
-    @property
-    def committed(self) -> int:
-        """Number of offsets committed so far."""
-        return self._committed
-
-    @property
-    def failed(self) -> int:
-        """Number of rejected offsets so far."""
-        return self._failed
+def _of_last(read: Callable[[SyncPoll], float]) -> Callable[[SyncMetrics], Points]:
+    return lambda figures: figures.gauge(read)
 
 
-def _gauge(name: str, unit: str, text: str, read: Callable[[SyncPoll], float]) -> Metric:
-    return Metric(_PREFIX, name, unit, text, lambda figures: figures.gauge(read))
-
-
-def _counter(name: str, unit: str, text: str, read: Callable[[SyncMetrics], int]) -> Metric:
-    return Metric(_PREFIX, name, unit, text, lambda figures: figures.total(read), counter=True)
+def _total(read: Callable[[SyncMetrics], int]) -> Callable[[SyncMetrics], Points]:
+    return lambda figures: figures.total(read)
 
 
 CATALOG: tuple[Metric, ...] = (
-    _gauge("groups", "{group}", "Consumer groups read", lambda turn: turn.groups),
-    _gauge(
-        "groups.stopped", "{group}", "Groups that were not written", lambda turn: len(turn.stopped)
-    ),
-    _gauge(
-        "commits.age",
-        "s",
-        "Age of the source's commits",
-        lambda turn: max(0.0, time.time() - turn.commits_at),
-    ),
-    Metric(
-        _PREFIX,
-        "mappings.life",
-        "s",
-        "Time until the first mapping that a consumer group needs expires; absent if unknown",
-        SyncMetrics.mappings_life,
-    ),
-    _gauge("poll.time", "s", "Length of the last poll", lambda turn: turn.duration_s),
+    Metric(_PREFIX, "groups", "{group}", "Consumer groups read",
+           _of_last(lambda turn: turn.groups)),
+    Metric(_PREFIX, "groups.stopped", "{group}", "Groups that were not written",
+           _of_last(lambda turn: len(turn.stopped))),
+    Metric(_PREFIX, "commits.age", "s", "Age of the source's commits",
+           _of_last(lambda turn: max(0.0, time.time() - turn.commits_at))),
+    Metric(_PREFIX, "mappings.life", "s",
+           "Time until the first mapping that a consumer group needs expires; absent if unknown",
+           SyncMetrics.mappings_life),
+    Metric(_PREFIX, "poll.time", "s", "Length of the last poll",
+           _of_last(lambda turn: turn.duration_s)),
     Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncMetrics.actions),
-    _counter("polls", "{poll}", "Polls", lambda figures: figures.turns),
-    _counter("committed", "{offset}", "Offsets committed", lambda figures: figures.committed),
-    _counter("refused", "{offset}", "Offsets not committed", lambda figures: figures.failed),
-)
+    Metric(_PREFIX, "polls", "{poll}", "Polls", _total(lambda figures: figures.polls),
+           counter=True),
+    Metric(_PREFIX, "committed", "{offset}", "Offsets committed",
+           _total(lambda figures: figures.committed), counter=True),
+    Metric(_PREFIX, "refused", "{offset}", "Offsets not committed",
+           _total(lambda figures: figures.failed), counter=True),
+)  # fmt: skip
 
 
 @contextmanager
@@ -130,12 +110,12 @@ def measure_sync(
     """
     names = read_exporter_names(env, wanted=wanted, has_http=http is not None)
     figures = SyncMetrics(config.name)
-    exporters = exporters_for(config, figures, names, env, note, http) if names else None
+    exporters = exporters_for(config, CATALOG, names, env, note, http) if names else None
 
     def report(turn: SyncPoll) -> None:
         figures.feed(turn)
         if exporters is not None:
-            exporters.start(figures)
+            exporters.start(CATALOG, figures)
 
     try:
         yield report

@@ -18,7 +18,6 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
     warning_check,
 )
-from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.commit_snapshots import list_kept_commits
 from k2ktui.sync.mapping.by_content import find_unmapped
@@ -48,7 +47,8 @@ class MappingKeeper(BackgroundRunner):
         config: the pipeline.
         report: called when it begins to fail, at growing intervals, and when it works again.
         is_wanted: whether this run does it now; of runs that share a pipeline, one does.
-        feed: called with the time at which the first needed mapping expires.
+        feed: called with the epoch seconds at which the first needed mapping expires; None if none
+            does, or if it is not known.
     """
 
     failing = PipelineMappings.not_kept
@@ -59,7 +59,7 @@ class MappingKeeper(BackgroundRunner):
         config: PipelineConfig,
         report: Callable[[str], None],
         is_wanted: Callable[[], bool] = lambda: True,
-        feed: Callable[[MappingsExpire], None] = lambda event: None,
+        feed: Callable[[float | None], None] = lambda at: None,
     ) -> None:
         super().__init__("mappings", _SOON_S, report)
         self._config, self._is_wanted, self._feed = config, is_wanted, feed
@@ -68,7 +68,7 @@ class MappingKeeper(BackgroundRunner):
         """Read what is mapped and needed, and republish what is old."""
         self.interval_s = _SOON_S
         if not self._is_wanted():
-            self._feed(MappingsExpire(None))  # the run that leads says it
+            self._feed(None)  # the run that leads says it
             return
         target = target_cluster(self._config)
         mappings, store = PipelineMappings(self._config, target), StateStore(self._config, target)
@@ -85,13 +85,13 @@ class MappingKeeper(BackgroundRunner):
         chosen = self._config.consumer_groups.matches
         commits = list_kept_commits(store.read().commits, copier.clusters, chosen)
         if not commits:
-            self._feed(MappingsExpire(None))
+            self._feed(None)
             self.interval_s = _IDLE_S
             return
         mappings.read(copier, commits)
         mappings.keep()
         mappings.read(copier, commits)
-        self._feed(MappingsExpire(mappings.expires_at(commits)))
+        self._feed(mappings.expires_at(commits))
         self.interval_s = mappings.repeat_interval_s(_LONGEST_S)
 
 

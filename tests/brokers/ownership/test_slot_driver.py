@@ -25,6 +25,7 @@ from k2ktui.replication.fencing_errors import Superseded, superseded
 from k2ktui.replication.ownership.commit_state import CommitState, CommittedPositions, CommitTopic
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.reports.events import Event, Started
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
@@ -109,25 +110,21 @@ class Discovery:
         return TopicSnapshot({source: Route(CopyPath.VERBATIM, "t", 0, 1) for source in wanted})
 
 
-def make_driver(
-    ownership: Any, laps: Laps, events: list[Event], ends: list[bool] | None = None
-) -> SlotDriver:
+def make_driver(ownership: Any, laps: Laps, status: RunStatus) -> SlotDriver:
     return SlotDriver(
         pipeline(),
         ownership,
         laps,
         lambda is_wanted: Discovery(ownership, is_wanted),  # type: ignore[arg-type, return-value]
-        events.append,
+        status.add_driver(SLOT),
         mapping_partitions=0,
-        began_at=1.0,
-        at_end=([] if ends is None else ends).append,
     )
 
 
 def test_it_copies_the_slots_partitions_with_its_number_and_term() -> None:
     ownership, laps, events = Owned(), Laps(), list[Event]()
     others = laps.submit([])
-    driver = make_driver(ownership, laps, events)
+    driver = make_driver(ownership, laps, RunStatus("p", events.append))
     assert not driver.has_started
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run)
@@ -145,17 +142,18 @@ def test_it_copies_the_slots_partitions_with_its_number_and_term() -> None:
 
 def test_a_driver_that_is_abandoned_has_ended_as_far_as_others_can_see() -> None:
     """When it ends, another driver copies the slot, which that is not the end of."""
-    ownership, laps, events, ends = Owned(), Laps(), list[Event](), list[bool]()
-    driver = make_driver(ownership, laps, events, ends)
+    ownership, laps, events = Owned(), Laps(), list[Event]()
+    status = RunStatus("p", events.append)
+    driver = make_driver(ownership, laps, status)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run)
         eventually(lambda: laps.tasks, "its lap has begun")
         driver.abandon()
-        reported = len(events)
-        assert ends == [False]
+        reported, other = len(events), status.add_driver(SLOT)
         driver.stop()
         ended.result(TIMEOUT)
-    assert ends == [False] and len(events) == reported and ownership.is_closed
+    assert status.drivers == {SLOT: other} and not other.is_over
+    assert len(events) == reported and ownership.is_closed
 
 
 @pytest.mark.parametrize("error", [superseded("p"), Refused("the group may not be read")])
@@ -166,7 +164,7 @@ def test_a_driver_that_fails_ends_its_own_laps_only(
     ownership, laps = Owned(), Laps()
     others = laps.submit([])
     with ThreadPoolExecutor(1) as pool:
-        driver = make_driver(ownership, laps, [])
+        driver = make_driver(ownership, laps, RunStatus("p", lambda report: None))
         ended = pool.submit(driver.run)
         eventually(lambda: laps.tasks, "its lap has begun")
         ownership.renew = fail(error)  # type: ignore[method-assign]
@@ -189,9 +187,8 @@ def test_a_driver_without_any_lap_notices_that_it_was_fenced() -> None:
         ownership,
         cast("Any", laps),
         cast("Any", Discovery(ownership, lambda source: False)),
-        events.append,
+        RunStatus("p", events.append).add_driver(),
         mapping_partitions=0,
-        began_at=1.0,
     )
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
@@ -225,9 +222,8 @@ def test_each_partition_is_in_one_slot(topic: str, partition: int, slots: int) -
             ownership,
             Laps(),
             lambda is_wanted, filters=filters: filters.append(is_wanted),  # type: ignore[misc]
-            print,
+            RunStatus("p", print).add_driver(slot),
             mapping_partitions=0,
-            began_at=1.0,
         )
         wanted.append(filters[0](source))
     assert wanted.count(True) == 1

@@ -28,7 +28,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.pipelines.telemetry import STARTED, Start, measured, pipeline, surveyed
+from tests.support.pipelines.telemetry import Start, measured, pipeline
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_kafka(start: Start, target: KafkaNode) -> None:
     config = config.model_copy(update={"target": pipeline(target={"kafka": kafka}).target})
     run = start("kafka", config)
     before_ms = int(time.time() * 1000)
-    run.feed()
-    run.telemetry.close()
+    run.begin()
+    run.exporters.close()
 
     records, metrics_read = read_back(target, topic)
     assert {record.key for record in records} == {b"p"}
@@ -98,7 +98,8 @@ def test_kafka_splits_what_no_record_could_hold(start: Start, target: KafkaNode)
     config = pipeline(target.bootstrap, metrics={"kafka": {"topic": topic}})
     run = start("kafka", config, METRIC_EXPORT_INTERVAL=200)
     many = [SourcePartition("t" * 60, number) for number in range(1201)]
-    run.feed(STARTED, surveyed(dict.fromkeys(many, 9)))
+    run.survey(dict.fromkeys(many, 9))
+    run.export()
 
     def first_export() -> list[list[dict[str, int]]]:
         values = [json.loads(record.value or b"") for record in read_all(target, topic)]
@@ -106,7 +107,7 @@ def test_kafka_splits_what_no_record_could_hold(start: Start, target: KafkaNode)
         return ends[:3] if len(ends) >= 3 else []
 
     ends = eventually(first_export, "all partitions are exported")
-    run.telemetry.close()
+    run.exporters.close()
     assert [len(points) for points in ends] == [500, 500, 201]
     assert {p["partition"] for points in ends for p in points} == set(range(1201))
     assert run.notes == []
@@ -116,12 +117,12 @@ def test_kafka_out_of_reach(start: Start, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(exporters, "_EXPORT_S", 0.3)
     monkeypatch.setattr(exporters, "_PAUSES_S", (3600.0,))  # however long this test takes
     run = start("kafka", pipeline("127.0.0.1:1"), METRIC_EXPORT_INTERVAL=20)
-    run.feed()
+    run.begin()
     eventually(lambda: run.notes, "the failure is noted")
     tried = list[object]()
-    (pusher,) = run.telemetry.exporters.pushers
+    (pusher,) = run.exporters.pushers
     monkeypatch.setattr(pusher, "_write", lambda *given: tried.append(given))
-    run.telemetry.close()
+    run.exporters.close()
     assert tried == [], "at its end a run does not wait for an exporter that fails"
     assert len(run.notes) == 1
     assert "__k2k_metrics" in run.notes[0]
@@ -135,8 +136,8 @@ def test_an_end_within_its_time_whatever_hangs(
     monkeypatch.setattr(metrics_exporter, "_DELIVERY_S", 3600.0)
     with closing(create_server(("127.0.0.1", 0))) as mute:  # accepts, and never answers
         run = start("kafka", pipeline(f"127.0.0.1:{mute.getsockname()[1]}"))
-        run.feed()
-        run.telemetry.close()
+        run.begin()
+        run.exporters.close()
 
 
 def yaml(path: Path, source: KafkaNode, target: KafkaNode, topic: str, metrics: str) -> Path:

@@ -27,7 +27,6 @@ from k2ktui.engine.records.state import (
 from k2ktui.errors import Refused
 from k2ktui.replication.ownership.commit_state import CommitStatesReader
 from k2ktui.replication.preflight.checks import CheckOutcome
-from k2ktui.replication.reports.events import MappingsExpire
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.flow import Flow
@@ -139,9 +138,9 @@ def test_a_run_and_a_sync_each_keep_them_while_the_source_is_down(
     run_config, sync_config = map(without_source, (copied, synced))
     for each in (copied, synced):
         set_retention(each, RETENTION_MS)
-    said, events = list[str](), list[MappingsExpire]()
+    said, expiries = list[str](), list[float | None]()
     with (
-        MappingKeeper(run_config, said.append, feed=events.append),
+        MappingKeeper(run_config, said.append, feed=expiries.append),
         contextlib.closing(SyncLoop(Flow(sync_config))) as loop,
     ):
 
@@ -152,7 +151,7 @@ def test_a_run_and_a_sync_each_keep_them_while_the_source_is_down(
         await_expiry(turn, copied, synced)
     assert translated(run_config) == translated(sync_config) == EVERYTHING
     assert said == []
-    lives = [event.at or 0.0 for event in events]
+    lives = [at or 0.0 for at in expiries]
     assert lives[0] > 0 and lives == sorted(lives), "what is written again lives longer"
 
 
@@ -160,23 +159,23 @@ def test_only_the_run_that_leads_keeps_them(copied: Copied, topic: str, target: 
     """After a failover of the leader, the next one does."""
     keep_commits(copied)
     set_retention(copied, HOUR_MS)
-    said, events, leads = list[str](), list[MappingsExpire](), [False]
-    keeper = MappingKeeper(copied.config, said.append, lambda: leads[0], events.append)
+    said, expiries, leads = list[str](), list[float | None](), [False]
+    keeper = MappingKeeper(copied.config, said.append, lambda: leads[0], expiries.append)
     keeper.do_once()
-    assert events == [MappingsExpire(None)]
+    assert expiries == [None]
     leads[0] = True
     keeper.do_once()
-    assert said == [] and len(events) == 2
-    assert events[1].at == pytest.approx(time.time() + HOUR_MS / 1000, abs=600)
+    assert said == [] and len(expiries) == 2
+    assert expiries[1] == pytest.approx(time.time() + HOUR_MS / 1000, abs=600)
 
 
 def test_without_snapshots_of_groups_nothing_is_known_to_be_needed(
     copied: Copied, topic: str
 ) -> None:
     """A run without the right to list groups, beside which no ``sync`` ever ran."""
-    said, events = list[str](), list[MappingsExpire]()
-    MappingKeeper(without_source(copied), said.append, feed=events.append).do_once()
-    assert said == [] and events == [MappingsExpire(None)]
+    said, expiries = list[str](), list[float | None]()
+    MappingKeeper(without_source(copied), said.append, feed=expiries.append).do_once()
+    assert said == [] and expiries == [None]
     check = check_mappings(copied.config)
     assert check.outcome is CheckOutcome.UNKNOWN and "no snapshot" in check.detail
 

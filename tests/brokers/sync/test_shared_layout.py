@@ -30,8 +30,7 @@ from k2ktui.replication.ownership.commit_state import (
 )
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Note, Started
+from k2ktui.replication.reports.events import Event, Note, report_text
 from k2ktui.replication.topics.discovery import TopicDiscovery
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
@@ -184,7 +183,7 @@ def test_the_first_leader_divides_the_pipeline_and_the_next_one_finds_it(
 
 def test_it_waits_for_a_run_that_copies_alone(runs: Runs) -> None:
     alone = runs.start()
-    alone.observe(Started("p", 1, 2, 3, 0.5))
+    alone.status.add_driver().start(1, 2)
     ownership = runs.ownership()
     ownership.take_over(1)
     eventually(lambda: alone.runner in runs.shown(), "its heartbeat can be read")
@@ -205,7 +204,7 @@ def test_it_waits_for_a_run_that_copies_alone(runs: Runs) -> None:
 
 
 def test_take_over_waits_for_none_and_fences_also_runs_that_share(runs: Runs) -> None:
-    runs.start().observe(Started("p", 1, 2, 3, 0.5))
+    runs.start().status.add_driver().start(1, 2)
     ownership = runs.ownership()
     ownership.take_over(1)
     layout = runs.finder().find((), waits=False)
@@ -244,7 +243,7 @@ def test_a_run_that_leads_again_uses_the_layout_of_the_leader_before_at_once(run
     assert again.find((), "", 1) is None, "it waits, and another run begins to lead"
     killed, lower = runs.start(), runs.finder()
     layout = eventually(lambda: lower.find(runs.shown()), "there is a layout")
-    killed.observe(Started("p", 1, 2, 3, 0.5))
+    killed.status.add_driver().start(1, 2)
     eventually(lambda: killed.runner in runs.shown(), "its heartbeat can be read")
     assert again.find((), "", 2) == layout
 

@@ -19,8 +19,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.reports import events
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Note, Started
+from k2ktui.replication.reports.events import Event, Note, report_text
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
@@ -100,7 +99,7 @@ def test_it_waits_until_the_run_has_stopped(
 ) -> None:
     with ExitStack() as stack:
         works = stack.enter_context(heartbeat(config))
-        works.observe(Started("p", 1, 2, 3, 0.5))
+        works.status.add_driver().start(1, 2)
         eventually(lambda: states(config) == {works.runner: RunnerState.RUNNING}, "it works")
         standby = Waiting(config, pool)
         stack.callback(standby.heart.stop)
@@ -119,7 +118,7 @@ def test_it_waits_for_a_silent_run_as_long_as_the_grace_window(
 ) -> None:
     """A run that was killed: its last heartbeat says that it works, and never changes."""
     dead = heartbeat(config)
-    dead.observe(Started("p", 1, 2, 3, 0.5))
+    dead.status.add_driver().start(1, 2)
     dead.work()
     dead.close()
     began = time.monotonic()
@@ -147,7 +146,7 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
         eventually(lambda: any(standby.result.done() for standby in several), "one is next")
         before = [standby for standby in several if standby.result.done()]
         for standby in before:
-            standby.heart.observe(Started("p", 1, 2, 3, 0.5))
+            standby.heart.status.add_driver().start(1, 2)
         left = [standby for standby in several if standby not in before]
         assert left
         eventually(lambda: all(standby.notes for standby in left), "the others wait")
@@ -163,7 +162,7 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
 
 def test_a_stop_ends_the_wait(config: PipelineConfig, pool: ThreadPoolExecutor) -> None:
     with heartbeat(config) as works:
-        works.observe(Started("p", 1, 2, 3, 0.5))
+        works.status.add_driver().start(1, 2)
         eventually(lambda: works.runner in states(config), "it works")
         standby = Waiting(config, pool)
         eventually(lambda: standby.notes, "it waits")
@@ -178,7 +177,7 @@ def test_a_drill_that_fences_the_pipeline_ends_the_standby(
 ) -> None:
     store = StateStore(config, target_cluster(config))
     with heartbeat(config) as works:
-        works.observe(Started("p", 1, 2, 3, 0.5))
+        works.status.add_driver().start(1, 2)
         eventually(lambda: works.runner in states(config), "it works")
         standby = Waiting(config, pool)
         eventually(lambda: standby.notes, "it waits")

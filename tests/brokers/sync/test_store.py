@@ -36,15 +36,7 @@ from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.replication.driver import heartbeat
 from k2ktui.replication.driver.heartbeat import Heartbeat
-from k2ktui.replication.reports.events import (
-    Event,
-    HeartbeatWritten,
-    Progress,
-    SlotsAssigned,
-    Started,
-    Stopped,
-    TopicsDiscovered,
-)
+from k2ktui.replication.reports.events import Progress, SlotsAssigned
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.liveness import SETTLE_S, HeartbeatObserver
 from k2ktui.sync.store import PipelineState, StateStore
@@ -395,20 +387,20 @@ def test_heartbeats_tell_how_a_run_goes(
     )  # a broker may stand still for eight seconds
     store = make_store(config)
     notes: list[str] = []
-    written: list[Event] = []
-    heart = Heartbeat(config, time.time() - 1, notes.append, written.append)
+    heart = Heartbeat(config, time.time() - 1, notes.append)
+    monkeypatch.setattr(heart.status, "_beat_at", -1e6)
     heart.start()
     first = beat(store, RunnerState.STARTING)
+    eventually(lambda: heart.status.silent_s < TIMEOUT, "metrics learn of the heartbeat")
     assert first.runner == heart.runner and first.started_ms < first.at_ms
     assert first.lag_records is None and first.version
-    eventually(lambda: written, "metrics learn of the heartbeat")
-    assert set(written) == {HeartbeatWritten()}
 
-    heart.observe(Started("p", 3, 4, 5, 0.1))
-    heart.observe(TopicsDiscovered({SourcePartition("t", 0)}, {}, {}, lag_records=99))
-    heart.observe(Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 5_000))
-    gone = Fault(SourcePartition("t", 0), FaultKind.GONE, "t is\x1b[2J gone", "")
-    heart.observe(Stopped(gone))
+    source, status = SourcePartition("t", 0), heart.status
+    driver = status.add_driver()
+    driver.discover([source], {}, {}, lag_records=99)
+    driver.start(3, 4)
+    status.progress = Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 5_000)
+    driver.stopped.stop(Fault(source, FaultKind.GONE, "t is\x1b[2J gone", ""))
     # One may have been written between two of these events.
     running = beat(store, RunnerState.RUNNING, lambda runner: runner.last_error)
     assert (running.slots, running.lap, running.lag_records) == (4, 7, 99)
@@ -485,8 +477,8 @@ def test_runs_that_shared_the_pipeline_and_are_gone_are_forgotten(
     shared = Runner("killed", "h", "u", 1, old, old, RunnerState.RUNNING, term=3, generation=6)
     store.put([shared, replace(shared, runner="same", generation=7)])
     heart = Heartbeat(config, time.time(), print)
-    heart.observe(SlotsAssigned(7, (0, 2)))
-    heart.observe(Started("p", 3, 2, 5, 0.1))
+    heart.status.report(SlotsAssigned(7, (0, 2)))
+    heart.status.add_driver().start(3, 2)
     heart.start()
 
     def names() -> bool:

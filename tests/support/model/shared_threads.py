@@ -12,8 +12,8 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.control.topics import ensure_control_topics
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.driver.heartbeat import Heartbeat
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Finished, Note, Waiting
+from k2ktui.replication.reports.events import Finished, Note, Report, Waiting, report_text
+from k2ktui.replication.reports.status import PROGRESS_S, RunStatus
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
@@ -39,9 +39,15 @@ class ThreadRun:
         until_caught_up: bool = False,
         take_over: bool = False,
     ) -> None:
-        self.events: list[Event] = []
+        self.events: list[Report] = []
         self.stopping = StopFlag()
-        self.heartbeat = heartbeat(config)
+        self.status = RunStatus(
+            config.name,
+            self.events.append,
+            progress_s=PROGRESS_S,
+            is_ending=self.stopping.is_set,
+        )
+        self.heartbeat = heartbeat(config, self.status)
         self.heartbeat.stand_by(waiting=True)
         closing.enter_context(self.heartbeat)
         options = wire(config.source, "consumer"), wire(config.target, "producer")
@@ -56,17 +62,13 @@ class ThreadRun:
             control,
             self.laps,
             self.heartbeat,
-            time.time(),
+            self.status,
             take_over=take_over,
             until_caught_up=until_caught_up,
         )
         self.ended: Future[Finished] = pool.submit(
-            SharedRun(config, parts, self._take).run, SLOTS, self.stopping
+            SharedRun(config, parts).run, SLOTS, self.stopping
         )
-
-    def _take(self, event: Event) -> None:
-        self.heartbeat.observe(event)
-        self.events.append(event)
 
     @property
     def owns(self) -> int:
@@ -85,9 +87,9 @@ class ThreadRun:
         return self.ended.result(TIMEOUT)
 
 
-def heartbeat(config: PipelineConfig) -> Heartbeat:
+def heartbeat(config: PipelineConfig, status: RunStatus | None = None) -> Heartbeat:
     notes: list[str] = []
-    return Heartbeat(config, time.time(), notes.append, beat_s=beat_interval_s(config))
+    return Heartbeat(config, time.time(), notes.append, status, beat_s=beat_interval_s(config))
 
 
 class Runs:

@@ -1,9 +1,10 @@
-"""A run's events as the driver would tell them, for tests of metrics."""
+"""A run's status as its driver would write it, for tests of metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from time import time
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -12,16 +13,18 @@ from k2ktui.replication.copying.slot_task import (
     Fault,
     FaultKind,
     LapOutcome,
+    SlotResult,
     SlotStats,
     SourceLogBounds,
 )
-from k2ktui.replication.reports.events import Event, SlotLap, Started, Stopped, TopicsDiscovered
-from k2ktui.replication.telemetry.session import Telemetry, open_telemetry
+from k2ktui.replication.reports.events import Report
+from k2ktui.replication.reports.status import RunStatus, SlotFigures
+from k2ktui.replication.telemetry.metrics import CATALOG, PipelineFigures
+from k2ktui.replication.telemetry.session import exporters_for, read_exporter_names
 from tests.support.clusters.kafka import eventually
 
 ORDERS_0 = SourcePartition("orders", 0)
 ORDERS_1 = SourcePartition("orders", 1)
-STARTED = Started("p", term=3, slots=2, partitions=2, seconds=1.5)
 
 
 def pipeline(bootstrap: str = "localhost:1", **sections: Any) -> PipelineConfig:
@@ -45,67 +48,98 @@ def position(offset: int, *gaps: Gap) -> Position:
     return Position(offset, 0, 0, "", 3, 0, "orders", 0, gaps=gaps)
 
 
-def surveyed(
-    ends: dict[SourcePartition, int],
-    positions: dict[SourcePartition, Position] | None = None,
-    partitions: Iterable[SourcePartition] | None = None,
-) -> TopicsDiscovered:
-    """A snapshot of the partitions that have ends, or of ``partitions``."""
-    return TopicsDiscovered(set(ends if partitions is None else partitions), positions or {}, ends)
+class Written:
+    """The status of a run, and what its driver writes there.
+
+    Args:
+        clock: epoch seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self.reported: list[Report] = []
+        self.status = RunStatus("p", self.reported.append, clock=clock)
+        self.driver = self.status.add_driver()
+
+    def begin(self) -> None:
+        """Take over with term 3 and two slots, copy, and stop a partition that is not found."""
+        self.survey({ORDERS_0: 1010}, {ORDERS_0: position(0)})
+        self.driver.start(3, 2)
+        self.lap(0, offset=1000, end=1010)
+        self.stop(SourcePartition("orders", 9))
+
+    def survey(
+        self,
+        ends: Mapping[SourcePartition, int],
+        positions: Mapping[SourcePartition, Position] | None = None,
+        **more: Any,
+    ) -> None:
+        """Discover the partitions that have ends."""
+        self.driver.discover(ends.keys(), positions or {}, ends, **more)
+
+    def lap(
+        self,
+        slot: int,
+        offset: int,
+        end: int,
+        *gaps: Gap,
+        next_ms: int = -1,
+        records: int = 100,
+    ) -> None:
+        """End a lap that brought partition ``slot`` of orders to ``offset`` of a log up to ``end``.
+
+        It took ten seconds, and began a quarter of one after the last.
+        """
+        source = SourcePartition("orders", slot)
+        known = self.status.slots.setdefault(slot, SlotFigures())
+        known.ended_at = known.ended_at or 1_000.0
+        began_at = known.ended_at + 0.25
+        result = SlotResult(
+            slot,
+            LapOutcome.DONE,
+            {source: position(offset, *gaps)},
+            stats=SlotStats(
+                records=records,
+                batches=4,
+                rebuilt=1,
+                written_bytes=9000,
+                transactions=2,
+                commit_s=0.5,
+                cpu_s=0.75,
+            ),
+            began_at=began_at,
+            ended_at=began_at + 10.0,
+            log_bounds={source: SourceLogBounds(5, end, next_ms)},
+        )
+        self.driver.end_lap(slot, result)
+
+    def stop(self, source: SourcePartition, kind: FaultKind = FaultKind.TRUNCATED) -> None:
+        """Stop a partition."""
+        self.driver.stopped.stop(Fault(source, kind, "what", "hint"))
 
 
-def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 100) -> SlotLap:
-    """A lap that brought partition ``slot`` of orders to ``offset`` of a log up to ``end``."""
-    source = SourcePartition("orders", slot)
-    return SlotLap(
-        slot,
-        LapOutcome.DONE,
-        seconds=10.0,
-        pause_s=0.25,
-        stats=SlotStats(
-            records=records,
-            batches=4,
-            rebuilt=1,
-            written_bytes=9000,
-            transactions=2,
-            commit_s=0.5,
-            cpu_s=0.75,
-        ),
-        positions={source: position(offset)},
-        log_bounds={source: SourceLogBounds(5, end, next_ms)},
-    )
-
-
-def stopped(source: SourcePartition, kind: FaultKind = FaultKind.TRUNCATED) -> Stopped:
-    """A partition stopped."""
-    return Stopped(Fault(source, kind, "what", "hint"))
-
-
-EVENTS: tuple[Event, ...] = (
-    surveyed({ORDERS_0: 1010}, {ORDERS_0: position(0)}),
-    STARTED,
-    lap(0, offset=1000, end=1010),
-    stopped(SourcePartition("orders", 9)),
-)
-
-
-class Run:
+class Run(Written):
     """A run that is measured, and the notes it made."""
 
     def __init__(self, config: PipelineConfig, env: dict[str, str]) -> None:
+        super().__init__()
         self.notes: list[str] = []
-        opened = open_telemetry(config, self.notes.append, wanted=False, env=env)
-        assert opened is not None
-        self.telemetry: Telemetry = opened
+        names = read_exporter_names(env, wanted=False)
+        self.exporters = exporters_for(config, CATALOG, names, env, self.notes.append)
+        objectives = config.drill.objectives.values
+        self._figures = PipelineFigures(self.status, config.spark.lap_s, objectives)
 
-    def feed(self, *events: Event) -> None:
-        for event in events or EVENTS:
-            self.telemetry.feed(event)
+    def begin(self) -> None:
+        super().begin()
+        self.export()
+
+    def export(self) -> None:
+        """Start the exporters."""
+        self.exporters.start(CATALOG, self._figures)
 
     @property
     def port(self) -> int:
         """Where Prometheus is served, once it is."""
-        endpoint = self.telemetry.exporters.endpoint
+        endpoint = self.exporters.endpoint
         assert endpoint is not None
         return int(eventually(lambda: endpoint.port, "the endpoint listens"))
 
@@ -128,4 +162,4 @@ def measured() -> Iterator[Start]:
         yield begin
     finally:
         for run in runs:
-            run.telemetry.close()
+            run.exporters.close()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,14 @@ from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.batch_sender import IN_FLIGHT
 from k2ktui.replication.copying.slot_settings import FetchSettings
-from k2ktui.replication.reports.events import FirstRecord, MappingsExpire, PairSeen, Rehearsed
+from k2ktui.replication.reports.events import Rehearsed
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
 from k2ktui.runtime import stop_signals
 from k2ktui.sync.loop import metrics as sync_metrics
 from k2ktui.sync.loop.poll import SyncPoll
 from tests.support.clusters.kafka import TIMEOUT, eventually
-from tests.support.pipelines.telemetry import (
-    EVENTS,
-    ORDERS_0,
-    lap,
-    measured,
-    pipeline,
-    position,
-    surveyed,
-)
+from tests.support.pipelines.telemetry import ORDERS_0, measured, pipeline, position
 from tests.unit.test_documentation import anchors
 
 ROOT = Path(__file__).parents[3]
@@ -72,28 +63,28 @@ def exported() -> Exported:
     """The label names of every metric that a pipeline and ``k2ktui sync`` export."""
     with measured() as begin:
         run = begin("prometheus", EXPORTER_PROMETHEUS_PORT=0)
-        lossy = replace(
-            lap(0, offset=2000, end=2100, next_ms=1),
-            positions={ORDERS_0: position(2000, Gap(1000, 1500, "truncated"))},
-        )
-        drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"), MappingsExpire(2.0))
+        run.begin()
+        status = run.status
+        status.rehearsed = Rehearsed(1.0, 0, 3, 2.0, 5.0)
+        status.pair_state, status.mappings_expire_at = "replicating", 2.0
+        status.first_s = 2.0
+        run.lap(0, 2000, 2100, Gap(1000, 1500, "truncated"), next_ms=1)
         other = SourcePartition("orders", 9)
-        held = surveyed({ORDERS_0: 2100, other: 50}, {other: position(40)})
         moved = MovedTopics([MovedTopic("stock", "stock", "drill-1", 5, "ann@bastion")])
-        survey = replace(held, held={other}, moved=moved)
-        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy, survey)
+        run.survey({ORDERS_0: 2100, other: 50}, {other: position(40)}, held={other}, moved=moved)
         scraped = _scrape(run.port)
     assert len(scraped) == len(pipeline_metrics.CATALOG), "every metric has a value"
 
     figures, env = sync_metrics.SyncMetrics("p"), {"OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
     figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, (), mappings_expire_at=20.0))
-    exporters = exporters_for(pipeline(), figures, ("prometheus",), env, lambda note: None)
-    exporters.start(figures)
+    catalog = sync_metrics.CATALOG
+    exporters = exporters_for(pipeline(), catalog, ("prometheus",), env, lambda note: None)
+    exporters.start(catalog, figures)
     endpoint = exporters.endpoint
     assert endpoint is not None
     of_sync = _scrape(eventually(lambda: endpoint.port, "the endpoint listens"))
     exporters.close()
-    assert len(of_sync) == len(sync_metrics.CATALOG), "every metric has a value"
+    assert len(of_sync) == len(catalog), "every metric has a value"
     return scraped | of_sync
 
 

@@ -22,7 +22,6 @@ from k2ktui.jobs.joblog import (
     read_tail,
 )
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
-from k2ktui.replication.reports.event_text import read_report, report_event, report_text
 from k2ktui.replication.reports.events import (
     Finished,
     FirstRecord,
@@ -33,6 +32,9 @@ from k2ktui.replication.reports.events import (
     Started,
     Stopped,
     Waiting,
+    read_report,
+    report_event,
+    report_text,
 )
 from tests.support.clusters.kafka import TIMEOUT, eventually
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -14,43 +16,75 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.replication.driver.heartbeat import Heartbeat
-from k2ktui.replication.reports.events import Resumed, SlotsAssigned, Started, Stopped, Trouble
+from k2ktui.replication.reports.events import SlotsAssigned, Trouble
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.watch.severity import judge_error
 
 
-def _heart() -> Heartbeat:
+def _heart(report: Callable[[str], None] = print) -> Heartbeat:
     there = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
     config = PipelineConfig.model_validate({"name": "p", "source": there, "target": there})
-    return Heartbeat(config, time.time(), print)
+    return Heartbeat(config, time.time(), report)
 
 
 def test_a_standby_owns_no_slots_and_the_same_ones_again_when_it_copies() -> None:
     """The generation of owners stays if all its drivers were fenced, and start again."""
     heart = _heart()
-    heart.observe(SlotsAssigned(7, (0, 2)))
-    heart.observe(Started("p", 3, 2, 5, 0.1))
-    copying = heart.record(RunnerState.RUNNING)
-    assert (copying.generation, copying.slots, copying.owned) == (7, 2, (0, 2))
+    assert heart.shown.state is RunnerState.STARTING
     heart.stand_by(waiting=True)
-    waiting = heart.record(RunnerState.STANDBY)
+    heart.status.report(SlotsAssigned(7, (0, 2)))
+    drivers = [heart.status.add_driver(slot) for slot in (0, 2)]
+    for driver in drivers:
+        driver.start(3, 1)
+    copying = heart.shown
+    assert (copying.generation, copying.slots, copying.owned) == (7, 2, (0, 2))
+    assert (copying.state, copying.term) == (RunnerState.RUNNING, 3)
+    for driver in drivers:
+        driver.end()
+    waiting = heart.shown
+    assert waiting.state is RunnerState.STANDBY
     assert (waiting.generation, waiting.slots, waiting.owned) == (7, 0, ())
-    heart.observe(Started("p", 3, 2, 5, 0.1))
-    assert heart.record(RunnerState.RUNNING).owned == (0, 2)
+    heart.status.add_driver(0).start(3, 1)
+    assert heart.shown.owned == (0, 2)
 
 
 def test_the_trouble_that_has_lasted_longest_is_shown_until_it_is_over() -> None:
-    heart = _heart()
-    heart.observe(Stopped(Fault(SourcePartition("t", 1), FaultKind.REFUSED, "no right", "")))
-    since = heart.record(RunnerState.RUNNING).error_ms
-    heart.observe(Trouble("slot 0", "slot 0: no login"))
-    shown = heart.record(RunnerState.RUNNING)
+    heart, source = _heart(), SourcePartition("t", 1)
+    driver = heart.status.add_driver()
+    driver.stopped.stop(Fault(source, FaultKind.REFUSED, "no right", ""))
+    since = heart.shown.error_ms
+    driver.report(Trouble("slot 0", "slot 0: no login"))
+    shown = heart.shown
     assert shown.last_error == "no right (and 1 other problem)"
     assert shown.error_ms == since > 0
-    heart.observe(Resumed("t", 1))
-    assert heart.record(RunnerState.RUNNING).last_error == "slot 0: no login"
-    heart.observe(Trouble("slot 0", ""))
-    assert heart.record(RunnerState.RUNNING).last_error == ""
-    assert heart.record(RunnerState.RUNNING).error_ms == 0
+    driver.stopped.release([source])
+    assert heart.shown.last_error == shown.last_error, "it is retried"
+    driver.stopped.report_resumed([source], ())
+    assert heart.shown.last_error == "slot 0: no login"
+    driver.report(Trouble("slot 0", ""))
+    heart.status.report(Trouble("pipeline file", "an old one", blocks=False))
+    assert (heart.shown.last_error, heart.shown.error_ms) == ("an old one", 0)
+    heart.status.report(Trouble("pipeline file", ""))
+    assert (heart.shown.last_error, heart.shown.error_ms) == ("", 0)
+
+
+def test_a_defect_in_the_figures_ends_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without heartbeats, a standby would take over a run that copies."""
+
+    def fail(status: RunStatus) -> NoReturn:
+        raise KeyError("what")
+
+    noted: list[str] = []
+    heart = _heart(noted.append)
+    heart.status.report(SlotsAssigned(7, (0, 2)))
+    heart.status.add_driver(0).start(3, 1)
+    monkeypatch.setattr(RunStatus, "problem", fail)
+    for _ in range(2):
+        shown = heart.shown
+        assert (shown.state, shown.slots, shown.term) == (RunnerState.RUNNING, 1, 3)
+        assert (shown.generation, shown.owned) == (7, (0, 2))
+        assert (shown.lag_records, shown.last_error) == (None, "")
+    assert noted == ["status: incomplete, KeyError: 'what' (the run continues)"]
 
 
 @pytest.mark.parametrize(

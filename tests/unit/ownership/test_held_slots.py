@@ -13,8 +13,7 @@ from k2ktui.engine.ownership.slot_owners import SlotOwners
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, Refused, TimedOut
 from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.fencing_errors import UnreadableRecords, layout_changed, superseded
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Note, Trouble
+from k2ktui.replication.reports.events import Event, Note, Trouble, report_text
 from tests.support.clusters.kafka import TIMEOUT, eventually
 
 RELEASE_S = 45.0

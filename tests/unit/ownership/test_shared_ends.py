@@ -17,8 +17,7 @@ from k2ktui.errors import TimedOut
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.ownership.shared_ends import SharedEnds
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Note, Trouble
+from k2ktui.replication.reports.events import Event, Note, Trouble, report_text
 from tests.support.clusters.kafka import TIMEOUT
 
 SLOTS = 4

@@ -26,8 +26,14 @@ from k2ktui.engine.records.run_record import SharedLayout
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.replication.driver.sharing_loop import SharingLoop
 from k2ktui.replication.ownership.sharing_member import SharingMember
-from k2ktui.replication.reports.event_text import report_text
-from k2ktui.replication.reports.events import Event, Note, SlotsAssigned, Trouble, Waiting
+from k2ktui.replication.reports.events import (
+    Event,
+    Note,
+    SlotsAssigned,
+    Trouble,
+    Waiting,
+    report_text,
+)
 from k2ktui.runtime.stop_flag import StopFlag
 from tests.support.model.sharing_runs import BEAT_S, GRACE_S, GROUP, RELEASE_S, AssignmentTopic
 

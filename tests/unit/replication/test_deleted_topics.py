@@ -16,9 +16,9 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.copying.slot_task import Fault, FaultKind, SourceLogBounds
-from k2ktui.replication.reports.events import Event, Note, PartitionsReleased, Resumed, Stopped
-from k2ktui.replication.reports.progress import ThrottledNotifier
-from k2ktui.replication.reports.stopped import StoppedPartitions
+from k2ktui.replication.reports.events import Event, Note, Resumed, Stopped
+from k2ktui.replication.reports.notes import ThrottledNotifier
+from k2ktui.replication.reports.status import PartitionFigures, RunStatus
 from k2ktui.replication.slots import SlotState, make_slots
 from k2ktui.replication.topics.deleted_topics import DeletedTopics
 from k2ktui.replication.topics.selected_topics import SelectedTopics
@@ -42,12 +42,12 @@ class Run:
         self.events: list[Event] = []
         self.written: list[DeletedLog] = []
         self.error: Exception | None = None
-        self.stopped = StoppedPartitions(self.events.append)
+        self.status = RunStatus("p", self.events.append).add_driver()
+        self.stopped = self.status.stopped
+        self.status.partitions[AT] = PartitionFigures({})
         ownership: Any = self
-        notifier = ThrottledNotifier(self.events.append)
-        self.deleted = DeletedTopics(
-            pipeline or config(), ownership, self.stopped, self.events.append, notifier
-        )
+        notifier = ThrottledNotifier(self.status.report)
+        self.deleted = DeletedTopics(pipeline or config(), ownership, self.status, notifier)
         self.slot: SlotState = make_slots(1)[0]
         self.slot.sources.append(AT)
 
@@ -70,7 +70,7 @@ def test_all_copied_is_a_note() -> None:
     assert run.deleted.suspect(GONE, SourceLogBounds(0, 120))
     assert AT in run.deleted and run.deleted.pending and not run.events
     assert run.find(end=100) == [AT]
-    assert run.events[0] == PartitionsReleased([AT])
+    assert not run.status.partitions
     [note] = run.notes()
     assert "1 topic deleted on the source" in note and "last known end were copied" in note
     assert not run.stopped.faults and not run.written and AT in run.deleted
@@ -90,7 +90,7 @@ def test_what_was_not_copied_is_stopped_until_it_is_acknowledged() -> None:
 
     run.find(replace(log, acknowledged="ops@bastion"))
     assert not run.stopped.faults
-    assert run.events[1] == PartitionsReleased([AT])
+    assert not run.status.partitions
     assert "acknowledged by ops@bastion" in run.notes()[0]
 
     # A later run knows only what is on record.

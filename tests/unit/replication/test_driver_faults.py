@@ -22,6 +22,7 @@ from k2ktui.replication.copying.slot_task import (
 from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import Event, Finished, Stopped
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
@@ -83,7 +84,8 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     spark: Any = Laps()
     discovery: Any = Discovery()
     events: list[Event] = []
-    driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
+    status = RunStatus("p", events.append).add_driver()
+    driver = Driver(pipeline(), ownership, spark, discovery, status, mapping_partitions=0)
 
     def next_lap(number: int) -> SlotTask:
         eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
@@ -109,7 +111,7 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
             assert limits == {OTHER: None}, "stopped"
             spark.running[2].set_result([SlotResult(0, LapOutcome.DONE, {})])
             next_lap(3)
-            driver._stopped.clear(GONE)  # noqa: SLF001 - as after 30 s
+            status.stopped.clear(GONE)  # as after 30 s
             spark.running[3].set_result([SlotResult(0, LapOutcome.DONE, {})])
             limits = {a.source: a.size_limit for a in next_lap(4).assignments}
             assert limits == {GONE: None, OTHER: None}

@@ -18,10 +18,9 @@ from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import (
     Event,
     Note,
-    PartitionsReleased,
     Started,
-    TopicsDiscovered,
 )
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
@@ -81,7 +80,9 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
     spark: Any = Laps()
     discovery: Any = Discovery()
     events: list[Event] = []
-    driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
+    status = RunStatus("p", events.append)
+    own = status.add_driver()
+    driver = Driver(pipeline(), ownership, spark, discovery, own, mapping_partitions=0)
 
     def next_lap(number: int) -> list[SourcePartition]:
         eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
@@ -89,7 +90,7 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
         return [assignment.source for assignment in spark.tasks[number].assignments]
 
     def lag() -> int | None:
-        return [event for event in events if isinstance(event, TopicsDiscovered)][-1].lag_records
+        return status.lag_records
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
@@ -98,6 +99,7 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
             ownership.interrupt(ELSEWHERE)
             assert next_lap(1) == [OTHER], "the lap before was given up"
             eventually(lambda: lag() == 2, "its lag does not count")
+            assert own.partitions.keys() == {OTHER}, "nor anything else of it"
             spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, {})])
             assert next_lap(2) == [OTHER]
             ownership.interrupt(NO_MOVED_TOPICS)
@@ -111,8 +113,6 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
         "release",
         "moves: released, and copied again",
     ]
-    released = [event.partitions for event in events if isinstance(event, PartitionsReleased)]
-    assert released[0] == [MOVES]
 
 
 def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
@@ -125,7 +125,7 @@ def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
             ownership,
             spark,
             discovery,
-            lambda event: None,
+            RunStatus("p", lambda report: None).add_driver(),
             mapping_partitions=0,
             until_caught_up=True,
         )
@@ -149,7 +149,9 @@ def test_a_driver_without_a_lap_finds_the_release(monkeypatch: pytest.MonkeyPatc
     spark: Any = Laps()
     discovery: Any = Discovery()
     events: list[Event] = []
-    driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
+    status = RunStatus("p", events.append)
+    own = status.add_driver()
+    driver = Driver(pipeline(), ownership, spark, discovery, own, mapping_partitions=0)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
         try:

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from socket import create_server
-from typing import Any
+from typing import Any, NoReturn
 from urllib.error import HTTPError
 
 import pytest
@@ -20,22 +20,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.replication.reports.events import HeartbeatWritten, Note, Report
 from k2ktui.replication.telemetry import exporters
-from k2ktui.replication.telemetry.session import measure_run, open_telemetry, read_exporter_names
+from k2ktui.replication.telemetry.exporters import Exporters
+from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
 from k2ktui.runtime import http_server
 from k2ktui.runtime.http_server import HttpServer
 from tests.support.clusters.kafka import TIMEOUT, eventually
-from tests.support.pipelines.telemetry import (
-    EVENTS,
-    STARTED,
-    Start,
-    lap,
-    measured,
-    pipeline,
-    position,
-    surveyed,
-)
+from tests.support.pipelines.telemetry import Start, Written, measured, pipeline, position
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 def test_prometheus(start: Start) -> None:
     run = start("prometheus", EXPORTER_PROMETHEUS_PORT=0)
-    run.feed()
+    run.begin()
     scraped = scrape(run.port)
 
     orders = {"topic": "orders", "partition": "0"}
@@ -86,7 +77,7 @@ def test_prometheus(start: Start) -> None:
     assert (info["service_name"], info["k2k_pipeline"]) == ("k2ktui", "p")
     assert info["service_version"]
 
-    run.feed(lap(0, offset=2000, end=2000))
+    run.lap(0, offset=2000, end=2000)
     scraped = scrape(run.port)
     assert scraped[key("k2k_consumer_source_lag", **orders)] == 0
     assert scraped[key("k2k_producer_records_total", slot="0")] == 200
@@ -95,7 +86,7 @@ def test_prometheus(start: Start) -> None:
 def test_the_prefixes_of_the_file(start: Start) -> None:
     prefix = {"sourceConsumer": "a_", "targetProducer": "b.", "assignment": "c."}
     run = start("prometheus", pipeline(metrics={"prefix": prefix}), EXPORTER_PROMETHEUS_PORT=0)
-    run.feed()
+    run.begin()
     names = {name for name, _ in scrape(run.port)}
     assert {"a_lag", "b_records_total", "c_laps_total"} < names
     assert not [name for name in names if name.startswith("k2k")]
@@ -104,7 +95,8 @@ def test_the_prefixes_of_the_file(start: Start) -> None:
 def test_more_partitions_than_the_sdk_takes_by_itself(start: Start) -> None:
     run = start("prometheus", EXPORTER_PROMETHEUS_PORT=0)
     many = [SourcePartition("t", number) for number in range(5000)]
-    run.feed(STARTED, surveyed(dict.fromkeys(many, 9), dict.fromkeys(many, position(4))))
+    run.survey(dict.fromkeys(many, 9), dict.fromkeys(many, position(4)))
+    run.export()
     lags = [value for (name, _), value in scrape(run.port).items() if name.endswith("_lag")]
     assert lags == [5.0] * 5000
 
@@ -112,9 +104,9 @@ def test_more_partitions_than_the_sdk_takes_by_itself(start: Start) -> None:
 def test_partitions_that_went_away_are_not_scraped(start: Start) -> None:
     run = start("prometheus", EXPORTER_PROMETHEUS_PORT=0)
     lag = key("k2k_consumer_source_lag", topic="orders", partition="0")
-    run.feed()
+    run.begin()
     assert lag in scrape(run.port)
-    run.feed(surveyed({}))
+    run.survey({})
     assert lag not in scrape(run.port)
 
 
@@ -127,7 +119,7 @@ def test_a_taken_port_is_noted_once_and_tried_again(
         run = start(
             "prometheus", EXPORTER_PROMETHEUS_HOST="127.0.0.1", EXPORTER_PROMETHEUS_PORT=port
         )
-        run.feed()
+        run.begin()
         eventually(lambda: run.notes, "the failure is noted")
         assert "prometheus" in run.notes[0]
         assert str(port) in run.notes[0]
@@ -181,8 +173,8 @@ def test_otlp(start: Start, collector: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")  # it does not fail on a busy machine
     run = start("otlp")
-    run.feed()
-    run.telemetry.close()
+    run.begin()
+    run.exporters.close()
 
     (path, body), *more = collector.got
     assert (path, more) == ("/v1/metrics", [])
@@ -207,10 +199,10 @@ def test_an_endpoint_that_refuses_is_noted_once(
     monkeypatch.setattr(exporters, "_PAUSES_S", (3600.0,))  # however long this test takes
     collector.status = status
     run = start("otlp", METRIC_EXPORT_INTERVAL=20)
-    run.feed()
+    run.begin()
     eventually(lambda: run.notes, "the failure is noted")
     asked = requests_to(collector)
-    run.telemetry.close()
+    run.exporters.close()
 
     assert requests_to(collector) == asked, "nothing is sent to an endpoint that fails"
     assert len(run.notes) == 1
@@ -245,23 +237,12 @@ def test_an_exporter_that_fails_is_tried_less_and_less_often() -> None:
 
 def test_console_goes_to_stderr(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     run = start("console")
-    run.feed()
-    run.telemetry.close()
+    run.begin()
+    run.exporters.close()
     out, err = capfd.readouterr()
     assert out == ""
     values = {value["name"]: value for value in map(json.loads, err.splitlines())}
     assert values["k2k.slots"]["unit"] == "{slot}"
-
-
-def test_reports_are_printed_and_details_are_not() -> None:
-    reported: list[Report] = []
-    env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    for variables in (env, {}):
-        reported.clear()
-        with measure_run(pipeline(), reported.append, env=variables) as report:
-            for event in (*EVENTS, HeartbeatWritten(), Note("n")):
-                report(event)
-        assert reported == [STARTED, EVENTS[-1], Note("n")]
 
 
 @pytest.mark.parametrize(
@@ -284,24 +265,48 @@ def test_one_server_for_prometheus_and_probes() -> None:
     notes: list[str] = []
     http = HttpServer(("127.0.0.1", 0), notes.append)
     http.start()
-    with measure_run(pipeline(), lambda _: None, env={}, http=http) as report:
-        for event in EVENTS:
-            report(event)
+    run = Written()
+    with measure_run(pipeline(), run.status, notes.append, env={}, http=http) as begin:
+        run.begin()
+        begin()
         port = eventually(lambda: http.port, "it listens")
         assert key("k2k_slots") in scrape(port)
     assert http.pages == {}, "it serves no metrics of a run that has ended"
     http.close()
 
 
+def test_exporters_that_do_not_start_are_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that shares its pipeline begins again with each slot."""
+
+    def fail(*_: object) -> NoReturn:
+        raise KeyError("what")
+
+    notes: list[str] = []
+    run, env = Written(), {"OTEL_METRICS_EXPORTER": "console"}
+    with measure_run(pipeline(), run.status, notes.append, env=env) as begin:
+        assert run.status.keeps_rows
+        monkeypatch.setattr(Exporters, "start", fail)
+        begin(), begin()
+    assert notes == ["metrics: not exported, KeyError: 'what'"]
+    with measure_run(pipeline(), run.status, notes.append, env={}):
+        assert not run.status.keeps_rows
+
+
 def test_one_server_has_one_address() -> None:
     http = HttpServer(("0.0.0.0", 8080), print)
     env = {"OTEL_EXPORTER_PROMETHEUS_HOST": "0.0.0.0", "OTEL_EXPORTER_PROMETHEUS_PORT": "8080"}
-    assert open_telemetry(pipeline(), print, wanted=False, env=env, http=http) is not None
+    measure(env, http=http)
     env["OTEL_EXPORTER_PROMETHEUS_PORT"] = "9464"
     with pytest.raises(ConfigError, match=r"--http is 0\.0\.0\.0:8080, and .* say 0\.0\.0\.0:9464"):
-        open_telemetry(pipeline(), print, wanted=False, env=env, http=http)
+        measure(env, http=http)
     for off in ({"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}):
-        assert open_telemetry(pipeline(), print, wanted=False, env=off, http=http) is None
+        measure(env | off, http=http)
+
+
+def measure(env: dict[str, str], **options: Any) -> None:
+    config = options.pop("config", pipeline())
+    with measure_run(config, Written().status, print, env=env, **options):
+        """Set the exporters up, and close them."""
 
 
 @pytest.mark.parametrize(
@@ -325,7 +330,7 @@ def test_one_server_has_one_address() -> None:
 )
 def test_variables_that_make_no_sense(env: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
-        open_telemetry(pipeline(), lambda _: None, wanted=False, env=env)
+        measure(env)
     if "promtheus" in says:
         assert "console, kafka, none, otlp, prometheus" in caught.value.hint
 
@@ -333,16 +338,16 @@ def test_variables_that_make_no_sense(env: dict[str, str], says: str) -> None:
 def test_a_prefix_that_begins_no_name() -> None:
     config = pipeline(metrics={"prefix": {"targetProducer": "my producer."}})
     with pytest.raises(ConfigError, match=r"metrics\.prefix\.targetProducer"):
-        open_telemetry(config, print, wanted=False, env={"OTEL_METRICS_EXPORTER": "console"})
+        measure({"OTEL_METRICS_EXPORTER": "console"}, config=config)
 
 
 def test_nothing_is_loaded_when_it_is_off() -> None:
     code = """
 import sys, k2ktui.cli.start, k2ktui.starting
 from k2ktui.replication.telemetry.session import measure_run
-from tests.support.pipelines.telemetry import STARTED, pipeline
-with measure_run(pipeline(), lambda _: None, env={}) as report:
-    report(STARTED)
+from tests.support.pipelines.telemetry import Written, pipeline
+with measure_run(pipeline(), Written().status, print, env={}) as begin:
+    begin()
 loaded = [name for name in sys.modules if name.startswith(("opentelemetry", "prometheus_client"))]
 assert not loaded, loaded
 """

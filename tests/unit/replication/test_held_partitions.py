@@ -13,7 +13,8 @@ from k2ktui.replication.copying.slot_task import CopyPath, FaultKind, LapOutcome
 from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.driver.held_partitions import HeldPartitions
 from k2ktui.replication.ownership.commit_state import CommitState
-from k2ktui.replication.reports.events import Event, Note, TopicsDiscovered
+from k2ktui.replication.reports.events import Event, Note
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
@@ -72,12 +73,13 @@ def test_laps_without_what_is_held() -> None:
     ownership: Any = Whole()
     spark: Any = Laps()
     discovery: Any = Discovery()
+    status = RunStatus("p", events.append)
     driver = Driver(
         pipeline(),
         ownership,
         spark,
         discovery,
-        events.append,
+        status.add_driver(),
         mapping_partitions=0,
         holds=operator,
     )
@@ -88,7 +90,7 @@ def test_laps_without_what_is_held() -> None:
         return [assignment.source for assignment in spark.tasks[number].assignments]
 
     def lag() -> int | None:
-        return [event for event in events if isinstance(event, TopicsDiscovered)][-1].lag_records
+        return status.lag_records
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
@@ -128,7 +130,7 @@ def test_a_run_that_ends_when_caught_up_names_them() -> None:
         ownership,
         spark,
         discovery,
-        lambda event: None,
+        RunStatus("p", lambda report: None).add_driver(),
         mapping_partitions=0,
         until_caught_up=True,
         holds=Operator(Holds([HOLD])),

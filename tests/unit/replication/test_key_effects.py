@@ -29,6 +29,7 @@ from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.ownership.epochs import transactional_id
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.reports.events import Event, Note
+from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.telemetry.metric import full_name
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from k2ktui.replication.topics.routing import header_rules
@@ -401,7 +402,8 @@ class NoDiscovery:
 def driver(config: PipelineConfig, ownership: Any, events: list[Event]) -> Driver:
     spark: Any = SimpleNamespace()
     discovery: Any = NoDiscovery()
-    return Driver(config, ownership, spark, discovery, events.append, mapping_partitions=0)
+    status = RunStatus("p", events.append).add_driver()
+    return Driver(config, ownership, spark, discovery, status, mapping_partitions=0)
 
 
 def test_a_commit_sync_timeout_ends_a_start_or_is_repeated(

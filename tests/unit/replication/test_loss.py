@@ -14,7 +14,7 @@ from k2ktui.replication.driver import loss
 from k2ktui.replication.driver.loss import LossRecorder
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.reports.events import Note
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 
 LOST, GONE = SourcePartition("t", 0), SourcePartition("gone", 0)
 FAULT = Fault(LOST, FaultKind.DIVERGED, "t-0: records 10 to 14 are others now", "", 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import RLock
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     reported: list[Event] = []
-    stopped = StoppedPartitions(reported.append)
+    stopped = StoppedPartitions(reported.append, RLock())
     refused = fault(FaultKind.REFUSED)
     stopped.stop(refused)
     assert reported == [Stopped(refused)]
@@ -60,7 +61,7 @@ def test_a_lap_ends_in_time_for_the_next_retry(monkeypatch: pytest.MonkeyPatch) 
     """A partition whose record was too large goes on within 30 s once the limit is raised."""
     now, other = 100.0, SourcePartition("other", 0)
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    stopped = StoppedPartitions(lambda event: None)
+    stopped = StoppedPartitions(lambda event: None, RLock())
     assert stopped.longest_lap_s([SOURCE, other]) == math.inf
     stopped.stop(fault(FaultKind.TOO_LARGE))
     assert stopped.longest_lap_s([other]) == math.inf

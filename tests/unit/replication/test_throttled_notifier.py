@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.replication.reports.events import Event, Note, Trouble
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 
 
 class Reported:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.replication.reports.events import Event, Note, Trouble
-from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.notes import ThrottledNotifier
 from k2ktui.replication.reports.waiting import WaitingRecords
 
 A, B = SourcePartition("t", 0), SourcePartition("t", 1)

@@ -111,6 +111,24 @@ def test_an_urgent_turn_comes_before_its_time() -> None:
     assert runner.turns == 2
 
 
+def test_a_defect_in_what_is_urgent_is_reported_by_a_turn() -> None:
+    switch, is_reported = Switch(), threading.Event()
+
+    def is_urgent() -> bool:
+        switch()
+        return False
+
+    def report(text: str) -> None:
+        is_reported.set()
+
+    with Sample(
+        switch, interval_s=1e6, is_urgent=is_urgent, report=report, stop_s=WAIT_S
+    ) as runner:
+        switch.error = TimedOut("the target does not answer")
+        assert is_reported.wait(WAIT_S) and not runner.has_ended
+    assert runner.turns == 1, "it backs off"
+
+
 def test_a_failure_is_reported_once_and_then_at_growing_intervals() -> None:
     switch = Switch(TimedOut("the target does not answer.", hint="Start it."))
     with Sample(switch, stop_s=WAIT_S) as runner:

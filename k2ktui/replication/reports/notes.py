@@ -1,20 +1,15 @@
-"""What the driver reports: progress once per lap, and ongoing problems without repeating them."""
+"""Notes on what lasts or comes again, without repeating them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.errors import REFUSALS, K2kError
-from k2ktui.replication.copying.slot_task import (
-    SkippedRecords,
-    SlotResult,
-    SlotStats,
-    UnknownSchemas,
-)
-from k2ktui.replication.reports.events import Event, FirstRecord, Note, Progress, SlotLap, Trouble
+from k2ktui.replication.copying.slot_task import SkippedRecords, UnknownSchemas
+from k2ktui.replication.reports.events import Event, Note, Trouble
 from k2ktui.replication.reports.stopped import RETRY_S
 from k2ktui.text import counted, duration
 
@@ -24,85 +19,6 @@ _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 600.0
 _WORTH_AN_END_S = 10.0
 _MOST_TEXTS = 100
-
-
-class ProgressReporter:
-    """Reports the progress of all slots.
-
-    Args:
-        report: called with every event.
-        began_at: epoch seconds at which the run was requested.
-        interval_s: minimum seconds between two progress reports.
-    """
-
-    def __init__(
-        self, report: Callable[[Event], None], began_at: float, interval_s: float = 0.0
-    ) -> None:
-        self._report = report
-        self._interval_s = interval_s
-        self._began_at = began_at
-        self._lap = 0
-        self._lap_began = monotonic()
-        self._ended: set[int] = set()
-        self._stats = SlotStats()
-        self._pause = 0.0
-        self._first_seen = False
-        self._ended_at: dict[int, float] = {}
-        self.records = 0
-
-    def begin(self) -> None:
-        """Start the clock of the first lap."""
-        self._lap_began = monotonic()
-
-    def lap_ended(self, slot: int, result: SlotResult | None) -> None:
-        """Record and report a slot's result; None if its task was lost."""
-        before = self._ended_at.get(slot, 0.0)
-        self._report(SlotLap.of(slot, before, result))
-        self._ended.add(slot)
-        if result is None:
-            return
-        self._stats = self._stats.plus(result.stats)
-        self.records += result.stats.records
-        if before:
-            self._pause = max(self._pause, result.began_at - before)
-        self._ended_at[slot] = result.ended_at
-        if result.first_commit_at and result.stats.records and not self._first_seen:
-            self._first_seen = True
-            self._report(FirstRecord(result.first_commit_at - self._began_at))
-
-    def all_ended(self, running: Collection[int]) -> bool:
-        """Return whether every running slot has ended a lap since the last progress report."""
-        if monotonic() - self._lap_began < self._interval_s:
-            return False
-        return bool(self._ended) and self._ended.issuperset(running)
-
-    @property
-    def unreported(self) -> bool:
-        """Whether records were copied since the last progress report."""
-        return bool(self._stats.records)
-
-    def progress(self, *, partitions: int, stopped: int, lag_records: int | None) -> None:
-        """Report what was copied since the last progress report."""
-        now, stats = monotonic(), self._stats
-        self._lap += 1
-        self._report(
-            Progress(
-                lap=self._lap,
-                seconds=now - self._lap_began,
-                records=stats.records,
-                written_bytes=stats.written_bytes,
-                rebuilt=stats.rebuilt,
-                transactions=stats.transactions,
-                commit_s=stats.commit_s,
-                cpu_s=stats.cpu_s,
-                pause_s=self._pause,
-                partitions=partitions,
-                stopped=stopped,
-                lag_records=lag_records,
-            )
-        )
-        self._stats, self._pause, self._lap_began = SlotStats(), 0.0, now
-        self._ended.clear()
 
 
 @dataclass(slots=True)
