@@ -37,8 +37,16 @@ class Scratch:
         made.rename(self.path)
 
     def remove(self) -> None:
-        """Remove the directory with its content and release the lock."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory with its content and release the lock.
+
+        Under another name: a process that still runs, such as Java when there was no time to end
+        it, would create a file in it meanwhile, and it would stay.
+        """
+        removed = self.path.with_name(f"{self.path.name}-removed")
+        with contextlib.suppress(OSError):
+            self.path.rename(removed)
+        for path in (self.path, removed):
+            shutil.rmtree(path, ignore_errors=True)
         os.close(self._handle)
 
 

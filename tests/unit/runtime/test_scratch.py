@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,23 @@ def test_a_directory_is_for_its_user_alone(temporary: Path) -> None:
     assert scratch.path.parent == temporary and scratch.path.name.startswith(PREFIX)
     assert stat.S_IMODE(scratch.path.stat().st_mode) == 0o700
     (scratch.path / "file").touch()
+    scratch.remove()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_file_that_another_process_writes_meanwhile_leaves_nothing(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java, which still starts when there is no time to end it, writes where it can be reached."""
+    scratch = Scratch(PREFIX)
+    late, remove = scratch.path / "gateway", os.rmdir
+
+    def remove_late(*of: Any, **how: Any) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            late.touch()
+        remove(*of, **how)
+
+    monkeypatch.setattr(os, "rmdir", remove_late)
     scratch.remove()
     assert list(temporary.iterdir()) == []
 
