@@ -433,6 +433,7 @@ class BatchSender:
         if request.size >= self._accepted[request.node]:
             self._accepted[request.node] = request.size
             self._closed.discard(request.node)
+        now = monotonic()
         try:
             answers = {
                 (topic.name, part.index): part
@@ -442,10 +443,10 @@ class BatchSender:
             for queue, outgoing in request.items:
                 answer = answers.get(queue.target)
                 if answer is not None:
-                    self._handle_response(queue, outgoing, answer)
+                    self._handle_response(queue, outgoing, answer, now)
                 else:
                     queue.fails(f"the answer of broker {request.node} does not have it")
-                    self._again(queue)
+                    self._again(queue, now)
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
             self._failure = self._failure or error
         self._signal.set()
@@ -459,9 +460,10 @@ class BatchSender:
         # Where another cluster answers, nothing was sent, and the lap ends before anything is.
         self._failure = self._failure or self._wire.as_other_cluster(error)
         log.info("broker %d on the target: no answer to %d batches: %s", node, len(items), error)
+        now = monotonic()
         for queue, _ in items:
             queue.fails(f"its leader, broker {node}, does not respond", silent=True)
-            self._again(queue)
+            self._again(queue, now)
         self._signal.set()
 
     def _suspect_size(self, request: _Request) -> None:
@@ -494,7 +496,9 @@ class BatchSender:
         self.request_bytes = min(self.request_bytes, size // 2)
         self._failure = self._failure or RequestTooLarge(node, size)
 
-    def _handle_response(self, queue: _Queue, outgoing: OutgoingBatch, answer: Any) -> None:
+    def _handle_response(
+        self, queue: _Queue, outgoing: OutgoingBatch, answer: Any, now: float
+    ) -> None:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:
@@ -509,7 +513,7 @@ class BatchSender:
             queue.proven = True
             queue.gone_since = queue.failing_since = 0.0
             if queue.broken:
-                self._settle(queue)
+                self._settle(queue, now)
             if queue.idle:
                 self._busy.discard(queue)
             self.acknowledged_bytes += len(outgoing.data)
@@ -524,16 +528,16 @@ class BatchSender:
                 code_name(code),
                 len(queue.flying),
             )
-            self._again(queue, look_up=code in LEADER_MOVED or code in (3, 100, 103))
+            self._again(queue, now, look_up=code in LEADER_MOVED or code in (3, 100, 103))
         elif code in TOO_LARGE and outgoing.count > 1:
-            self._split(queue, outgoing, code)
+            self._split(queue, outgoing, code, now)
         elif code in PRODUCER_FAILED:
             raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}", code)
         else:
             detail, record = produce_request.read_refusal(answer)
             raise BatchRefused(outgoing, code, detail, record)
 
-    def _split(self, queue: _Queue, outgoing: OutgoingBatch, code: int) -> None:
+    def _split(self, queue: _Queue, outgoing: OutgoingBatch, code: int, now: float) -> None:
         """Replace a batch by smaller ones that share its sequence numbers.
 
         The target has appended neither it nor the batches in flight behind it, whose sequence
@@ -545,24 +549,27 @@ class BatchSender:
             raise BatchRefused(outgoing, code, str(error)) from error
         if not parts:
             raise BatchRefused(outgoing, code, "")
-        sequence, now = outgoing.sequence, monotonic()
+        sequence = outgoing.sequence
         for part in parts:
             self._stamp(part, sequence, now)
             sequence = next_sequence(sequence, part.count)
         queue.parts[outgoing] = parts
         failpoint("halved")
-        self._again(queue, look_up=False)
+        self._again(queue, now, look_up=False)
 
-    def _again(self, queue: _Queue, *, look_up: bool = True) -> None:
-        """Count a failed batch; once all batches in flight have failed, queue them again."""
+    def _again(self, queue: _Queue, now: float, *, look_up: bool = True) -> None:
+        """Count a failed batch; once all batches in flight have failed, queue them again.
+
+        ``now`` is the same for all batches of a request: they are sent again in one.
+        """
         queue.broken += 1
         self._stale = self._stale or look_up
-        self._settle(queue)
+        self._settle(queue, now)
 
-    def _settle(self, queue: _Queue) -> None:
+    def _settle(self, queue: _Queue, now: float) -> None:
         if queue.broken < len(queue.flying):
             return
-        queue.resend(monotonic() + _RETRY_BACKOFF_S)
+        queue.resend(now + _RETRY_BACKOFF_S)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import sleep
 from typing import Any
 
 import pytest
@@ -247,7 +248,17 @@ def send_to(wire: Any, sizes: Sequence[int], count: int = 2) -> BatchSender:
     return sender
 
 
-def test_a_closed_connection_makes_requests_smaller_and_leaves_the_batches() -> None:
+def test_a_closed_connection_makes_requests_smaller_and_leaves_the_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it takes to go through a request, its batches are sent again in one."""
+    fails = module._Queue.fails  # noqa: SLF001
+
+    def fails_slowly(queue: Any, reason: str, *, silent: bool = False) -> None:
+        sleep(0.01)
+        fails(queue, reason, silent=silent)
+
+    monkeypatch.setattr(module._Queue, "fails", fails_slowly)  # noqa: SLF001
     wire = _Narrow(Loop(), lambda _: 300_000, 8)
     sender = send_to(wire, [100_000] * 8)
     assert wire.sizes == [800_000, 800_000, 400_000, 400_000, *[200_000] * 4]
