@@ -28,13 +28,13 @@ from k2ktui.log.varints import encode_varint
 from k2ktui.native.binding import Core, Piece
 from k2ktui.replication.copying.batch_router import MERGED_LEVELS, merged_bytes
 from k2ktui.replication.copying.partition_reader import SMALL_BYTES
+from k2ktui.replication.copying.slot_settings import CODECS
 
 _OUT = Path(__file__).parent
 _BYTES = 16 << 20
 _ANSWER = 4 << 20  # bytes before compression
 _LARGEST = 900 << 10
-_TURNS = 5
-_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_TURNS = 15
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -92,7 +92,7 @@ def measure(data: DataSet) -> Alone:
         raise RuntimeError("limits are measured with the core in C")
     answers, size = _answers(data)
     read = sum(map(len, answers)) / size
-    codec = _CODECS[data.codec]
+    codec = CODECS[data.codec]
     merges = len(answers[0]) * data.batch_kib / (_ANSWER >> 10) <= SMALL_BYTES[codec]
     turns, written = [], 0
     for _ in range(_TURNS):
@@ -112,7 +112,7 @@ def _answers(data: DataSet) -> tuple[list[bytearray], int]:
             tail = encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
             records.append((number, tail))
             number, held = number + 1, held + len(key) + len(value)
-        batch = write_batch(records, _CODECS[data.codec])
+        batch = write_batch(records, CODECS[data.codec])
         batch[:8] = first.to_bytes(8, "big")
         answer += batch
         size += held
@@ -187,7 +187,10 @@ def report(found: Iterable[Limit], machine: Mapping[str, str]) -> str:
             "Both tools keep two cores busy: their rates are as their CPU time and that of the",
             "brokers. Sockets are the least that bare sockets took for records of that size",
             "without a codec, times the share of these bytes that batches in a codec have. What",
-            "remains of k2ktui's own time: requests, transactions, mapping, Python.",
+            "remains of k2ktui's own time: requests, transactions, mapping, Python. It weighs most",
+            "where compressed batches are not merged: a request holds one of each partition, and",
+            "each takes about 112 µs in Python ([why](README.md#goals-that-are-not-met)).",
+            "Both sides vary by a tenth from run to run, so that some rows reached more.",
             "",
         ]
     )
