@@ -214,20 +214,24 @@ def test_a_password_that_is_rotated(cluster: RenewingCluster, tmp_path: Path, cl
         assert "read again" in refused.hint
         first = cluster.refused_logins()
         assert 1 <= first - before <= len(clients.uses)
+        # 70 requests, none of which logs in. The library does so again by itself if this process
+        # does not run for 1.5 s before it has noticed a refusal: on a busy machine, once.
         for _ in range(10):
             for use in clients.uses.values():
                 assert not answers(use)
-        assert cluster.refused_logins() == first
+        later = cluster.refused_logins()
+        assert later - first <= 1
         clock.now += logins.RETRY_S + 1
         for _ in range(2):
             for use in clients.uses.values():
                 assert not answers(use)
-        assert cluster.refused_logins() == first + 1
+        again = cluster.refused_logins()
+        assert 1 <= again - later <= 2
         # The new password needs no such time.
         secret.write_text(SECOND)
         for name, use in clients.uses.items():
             eventually(partial(answers, use), f"{name} answers")
-        assert cluster.refused_logins() == first + 1
+        assert cluster.refused_logins() - again <= 1
 
 
 def test_a_password_of_the_environment(
