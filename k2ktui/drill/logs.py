@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.drill.session import Session
-from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import Partition, list_partitions
+from k2ktui.kafka.clients import Cluster, Partition, list_partitions
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.topics.record_times import read_times
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
@@ -45,6 +46,16 @@ class SourceLogEnd:
         return max(0, self.high - max(self.start, self.position or 0))
 
     @property
+    def to_copy(self) -> int:
+        """The part of it up to the last stable offset."""
+        return max(0, self.stable - max(self.start, self.position or 0))
+
+    @property
+    def in_transactions(self) -> int:
+        """Number of offsets that an open transaction holds back."""
+        return max(0, self.high - self.stable)
+
+    @property
     def is_drained(self) -> bool:
         """Whether position, last stable offset and high watermark are the same."""
         if self.position is None:
@@ -55,10 +66,10 @@ class SourceLogEnd:
 class SourceLogs:
     """Reads the ends of the replicated partitions; keeps its connections."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._mappings = session.flow.open_mappings(session.source, session.target)
-        self._content = ContentReader(session.source)
+    def __init__(self, flow: Flow, source: Cluster, target: Cluster) -> None:
+        self._flow, self._source = flow, source
+        self._mappings = flow.open_mappings(source, target)
+        self._content = ContentReader(source)
 
     def close(self) -> None:
         """Disconnect."""
@@ -72,9 +83,12 @@ class SourceLogs:
             ConnectionFailed, TimedOut: a cluster does not answer.
             NothingCopied: nothing was replicated yet.
         """
-        chosen = self._session.config.topics.matches
-        names = {name for name in self._session.source.topic_names() if chosen(name)}
-        return sorted(names | {at.topic for at in self._mappings.read_copier().positions})
+        return self._topics(self._mappings.read_copier().positions)
+
+    def _topics(self, positions: Iterable[SourcePartition]) -> list[str]:
+        chosen = self._flow.config.topics.matches
+        names = {name for name in self._source.topic_names() if chosen(name)}
+        return sorted(names | {at.topic for at in positions})
 
     def read(self) -> list[SourceLogEnd]:
         """Return all replicated partitions, sorted; positions are read before the logs.
@@ -83,33 +97,45 @@ class SourceLogs:
             ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
             NothingCopied: nothing was replicated yet.
         """
-        source = self._session.source
-        positions = self._mappings.read_copier().positions
-        where = list_partitions(source, self.topics())
-        starts = source.offsets(where, OffsetSpec.earliest())
-        stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        high = source.offsets(where, OffsetSpec.latest())
-        missing = [at for at in where if not (at in starts and at in stable and at in high)]
-        if missing:
-            topic, number = missing[0]
+        ends, unread = self._read(self._mappings.read_copier().positions)
+        if unread:
+            topic, number = unread[0].topic, unread[0].partition
             raise ConnectionFailed(
                 f"the log end of {safe_text(topic)}-{number} on the source cannot be read",
                 hint="Check that each partition has a leader.",
             )
-        ends = []
-        for topic, number in sorted(where):
-            at, name = SourcePartition(topic, number), (topic, number)
+        return ends
+
+    def read_known(self) -> tuple[list[SourceLogEnd], list[SourcePartition]]:
+        """Return the same for a check, also before the first copy, and what could not be read.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer.
+        """
+        try:
+            positions = self._mappings.read_copier().positions
+        except NothingCopied:
+            positions = {}
+        return self._read(positions)
+
+    def _read(
+        self, positions: Mapping[SourcePartition, Position]
+    ) -> tuple[list[SourceLogEnd], list[SourcePartition]]:
+        source = self._source
+        where = list_partitions(source, self._topics(positions))
+        starts = source.offsets(where, OffsetSpec.earliest())
+        stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high = source.offsets(where, OffsetSpec.latest())
+        ends, unread = [], []
+        for name in sorted(where):
+            at = SourcePartition(*name)
+            if not (name in starts and name in stable and name in high):
+                unread.append(at)
+                continue
             position = positions.get(at)
-            ends.append(
-                SourceLogEnd(
-                    at,
-                    position.offset if position else None,
-                    starts[name],
-                    stable[name],
-                    high[name],
-                )
-            )
-        return self._pass_markers(ends) if self._session.flow.is_mirror else ends
+            offset = position.offset if position else None
+            ends.append(SourceLogEnd(at, offset, starts[name], stable[name], high[name]))
+        return self._pass_markers(ends) if self._flow.is_mirror else ends, unread
 
     def _pass_markers(self, ends: list[SourceLogEnd]) -> list[SourceLogEnd]:
         """Return the ends with positions behind markers of transactions at the end of a log.
@@ -158,6 +184,23 @@ def _next_offsets(ends: Iterable[SourceLogEnd]) -> dict[Partition, int]:
 def _size(record: KafkaRecord) -> int:
     headers = sum(len(name.encode(errors="replace")) + len(v or b"") for name, v in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
+
+
+def count_written(
+    before: Iterable[SourceLogEnd],
+    after: Iterable[SourceLogEnd],
+    unread: Collection[SourcePartition] = (),
+) -> dict[SourcePartition, int]:
+    """Return by how much high watermarks have moved between two readings, where they have.
+
+    A partition that has appeared or gone counts, except those that one of them could not read.
+    """
+    was, now = ({end.at: end.high for end in ends} for ends in (before, after))
+    return {
+        at: now.get(at, 0) - was.get(at, 0)
+        for at in sorted(was.keys() | now.keys())
+        if at not in unread and was.get(at) != now.get(at)
+    }
 
 
 def digest_ends(ends: Iterable[SourceLogEnd]) -> str:

@@ -18,6 +18,7 @@ from typing import Self
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.forward import ForwardPipeline, load_forward
+from k2ktui.drill.logs import SourceLogs
 from k2ktui.drill.operator import Operator, Question, agree_question, step_question
 from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.report import end_text
@@ -169,6 +170,10 @@ class Session:
             topics = self.drill.topics
             self._forward = forward.only(topics) if topics else forward
         return self._forward
+
+    def open_logs(self) -> SourceLogs:
+        """Return a reader of how far the copy is."""
+        return SourceLogs(self.flow, self.source, self.target)
 
     def chooses(self, group: str) -> bool:
         """Return whether the drill moves a group of the pipeline."""

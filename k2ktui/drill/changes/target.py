@@ -221,5 +221,6 @@ class MovedTopics(ChangeHandler):
 
 def _find_moved(session: Session, topics: Iterable[str]) -> list[str]:
     """Return those of these topics that this drill has moved."""
-    moved = read_moved(session.config, session.target)
-    return [t for t in topics if (move := moved.get(t)) and move.drill == session.drill.id]
+    topics = list(topics)
+    others = read_moved(session.config, session.target).not_by(session.drill.id, topics)
+    return [topic for topic in topics if topic not in others]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import sleep
@@ -12,7 +13,13 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
-from k2ktui.drill.checks.findings import GroupLag, find_not_catching_up, find_unlisted
+from k2ktui.drill.checks.findings import (
+    GroupLag,
+    TopicPartition,
+    find_behind,
+    find_not_catching_up,
+    find_unlisted,
+)
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
 from k2ktui.drill.facts import DrillMeasures, GroupReads
 from k2ktui.drill.forward import ForwardPipeline
@@ -41,6 +48,7 @@ from k2ktui.text import counted, duration, safe_text
 _OFFSETS_PER_RECORD = 10
 _LEAST_OFFSETS = 100
 _PAUSE_S = 1.0
+Applied = Mapping[str, Mapping[TopicPartition, int]]
 
 
 @check(
@@ -164,31 +172,30 @@ def _compare_with_mapping(context: CheckContext, reads: Sequence[GroupReads]) ->
 
 @check("D45", "lag on the target", {DrillPhase.WATCH_CLIENTS: MOVES})
 def check_target_lag(context: CheckContext) -> CheckFinding:
-    """Pass if the lag on the target of every group that was active falls or is zero."""
-    applied, active = context.facts.applied, context.facts.active
-    groups = {group for group, _, _ in applied} if applied else context.snapshot().source.keys()
+    """Pass if the lag on the target of every group that was active falls or is zero, and none has
+    committed before its applied offset.
+    """
+    active, applied = context.facts.active, _by_group(context.facts.applied or {})
+    groups = applied.keys() or context.snapshot().source.keys()
     names = sorted(groups if active is None else groups & active)
     if not names:
         return could_not_check("no group is known" if active is None else "no group was active")
     cluster = context.cluster("target")
     # Of a drill over some topics, what its groups read besides does not count.
-    where = (
-        {(topic, number) for _, topic, number in applied}
-        if applied and context.facts.topics
-        else None
-    )
+    of_drill = {at for offsets in applied.values() for at in offsets}
+    where = of_drill if applied and context.facts.topics else None
 
     def read() -> tuple[dict[str, GroupLag], dict[str, GroupLag], float]:
         """Read twice; the second time as soon as all groups catch up, or when the time is over."""
         reader = ConsumerGroupReader(context.config, "target")
         most, waited = context.limits.sample_s, 0.0
         try:
-            before = _read_lags(cluster, reader, names, where)
+            before = _read_lags(cluster, reader, names, applied, where)
             while True:
                 pause = min(_PAUSE_S, most - waited)
                 sleep(pause)
                 waited += pause
-                after = _read_lags(cluster, reader, names, where)
+                after = _read_lags(cluster, reader, names, applied, where)
                 if waited >= most or not (
                     set(names) - after.keys() or find_not_catching_up(before, after)
                 ):
@@ -208,7 +215,7 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
         text = f"{counted(len(groups) - len(names), 'group')} not active before; {text}"
     return decide(
         text,
-        [f"{name}: {lag:,}" for name, lag in waiting.items()],
+        [f"{name}: {lag:,}{_name_behind(after[name])}" for name, lag in waiting.items()],
         f"Start the consumers of {first_names(waiting)} with bootstrap.servers of the target, "
         "and see their logs.",
         missing,
@@ -217,10 +224,25 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
     )
 
 
+def _by_group(applied: Mapping[tuple[str, str, int], int]) -> Applied:
+    groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for (group, topic, number), offset in applied.items():
+        groups[group][topic, number] = offset
+    return groups
+
+
+def _name_behind(lag: GroupLag) -> str:
+    if not lag.behind:
+        return ""
+    named = first_names(f"{topic}-{number}" for topic, number in lag.behind)
+    return f", before its applied offset on {named}"
+
+
 def _read_lags(
     cluster: Cluster,
     reader: ConsumerGroupReader,
     names: list[str],
+    applied: Applied,
     only: Collection[tuple[str, int]] | None,
 ) -> dict[str, GroupLag]:
     views = reader.views(names)
@@ -235,7 +257,8 @@ def _read_lags(
         }
         if offsets:
             lag = sum(max(0, ends.get(at, offset) - offset) for at, offset in offsets.items())
-            lags[name] = GroupLag(lag, sum(offsets.values()))
+            behind = find_behind(applied.get(name, {}), offsets)
+            lags[name] = GroupLag(lag, sum(offsets.values()), tuple(behind))
     return lags
 
 

@@ -131,7 +131,6 @@ class CheckContext:
         flow: what is failed over.
         facts: what the drill knows.
         limits: bounds of the checks.
-        view: a current view of the flow; None to read one when a check needs it.
         snapshot: a snapshot of this phase; used if it is younger than 15 s.
     """
 
@@ -140,12 +139,10 @@ class CheckContext:
         flow: Flow,
         facts: DrillFacts = DrillFacts(),
         limits: CheckLimits = CheckLimits(),
-        view: View | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
         self.flow, self.config = flow, flow.config
         self.facts, self.limits = facts, limits
-        self._given = view
         if snapshot is not None and abs(time() - snapshot.taken_at) > _FRESH_S:
             snapshot = None
         self._given_snapshot = snapshot
@@ -262,13 +259,11 @@ class CheckContext:
         return self.facts.kind is not DrillKind.DISASTER
 
     def view(self) -> View:
-        """Return a view of the flow without its groups; the one given if it is current.
+        """Return a view of the flow without its groups.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer.
         """
-        if self._given is not None and self._given.is_current:
-            return self._given
         return self.read("the partitions of both clusters", self._read_view)
 
     def later_view(self, number: int, is_enough: Callable[[View], bool]) -> View:

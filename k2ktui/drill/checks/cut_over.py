@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from time import sleep
-
-from confluent_kafka import IsolationLevel
-from confluent_kafka.admin import OffsetSpec
+from typing import TypeVar
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext
@@ -16,6 +14,8 @@ from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.findings import Route, find_loops
 from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
+from k2ktui.drill.copier import watch_copier
+from k2ktui.drill.logs import SourceLogEnd, SourceLogs, count_written
 from k2ktui.engine.drill.checks import (
     CheckFinding,
     DrillKind,
@@ -25,60 +25,73 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.clients import Cluster, Partition, list_partitions
+from k2ktui.kafka.clients import Cluster, source_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
+from k2ktui.sync.flow import CopierObservation
 from k2ktui.text import counted, safe_text
 
 _CONNECT_S = 10.0
 _DESCRIBE_S = 5.0
+T = TypeVar("T")
+_Read = tuple[list[SourceLogEnd], list[SourcePartition]]
 
 
 @check("D39", "producers fenced", {DrillPhase.FENCE_PRODUCERS: SWITCHOVERS}, blocks=SWITCHOVERS)
 def check_producers(context: CheckContext) -> CheckFinding:
     """Pass if the source's end offsets do not move for a time, and no transaction is open."""
-    source, seconds = context.cluster("source"), context.limits.frozen_s
-    names = sorted(read_names(context))
+    seconds = context.limits.frozen_s
 
-    def read() -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
-        where = list_partitions(source, names)
-        before = source.offsets(where, OffsetSpec.latest())
+    def read(logs: SourceLogs) -> tuple[_Read, _Read]:
+        before = logs.read_known()
         sleep(seconds)
-        after = source.offsets(where, OffsetSpec.latest())
-        stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        return before, after, stable
+        return before, logs.read_known()
 
-    before, after, stable = context.read("the source's end offsets twice", read)
-    known = before.keys() & after.keys()
-    moved = {at: after[at] - before[at] for at in known if after[at] != before[at]}
-    held = {at: after[at] - stable[at] for at in known & stable.keys() if stable[at] < after[at]}
+    twice = _read_logs(context, "the source's end offsets twice", read)
+    (before, unread), (after, unread_later) = twice
+    unknown = {*unread, *unread_later}
+    known = {end.at for end in (*before, *after)} - unknown
+    moved = count_written(before, after, unknown)
+    held = [end for end in after if end.in_transactions]
     text = (
         f"{len(moved):,} of {counted(len(known), 'partition')} moved in {seconds:g} s, "
         f"{len(held):,} with an open transaction"
     )
     if moved:
-        shown = [f"{topic}-{number} by {moved[topic, number]:,}" for topic, number in sorted(moved)]
         return fails(
-            f"{text}: {first_names(shown)}",
-            f"Stop the producers that still write to {first_names(sorted({t for t, _ in moved}))} "
-            "on the source.",
+            f"{text}: {first_names(f'{at} by {count:,}' for at, count in moved.items())}",
+            f"Stop the producers that still write to {first_names({at.topic for at in moved})} on "
+            "the source.",
         )
     if held:
-        topic, number = at = min(held)
+        first = held[0]
         return fails(
-            f"{text}: {first_names(f'{topic}-{number}' for topic, number in held)}",
+            f"{text}: {first_names(end.at for end in held)}",
             "Wait for the time-outs of these transactions, or abort them, first: "
-            + abort_command(context.config.source, topic, number, stable[at]),
+            + abort_command(
+                context.config.source, first.at.topic, first.at.partition, first.stable
+            ),
         )
-    if not known or len(known) < len(before.keys() | after.keys()):
+    if unknown or not known:
         return could_not_check(f"{text}; some end offsets are unknown")
     return passes(text)
+
+
+def _read_logs(context: CheckContext, name: str, read: Callable[[SourceLogs], T]) -> T:
+    source, target = context.cluster("source"), context.cluster("target")
+
+    def run() -> T:
+        with closing(SourceLogs(context.flow, source, target)) as logs:
+            return read(logs)
+
+    return context.read(name, run)
 
 
 @check("D40", "drained", {DrillPhase.DRAIN: SWITCHOVERS}, blocks=SWITCHOVERS)
@@ -86,42 +99,36 @@ def check_drained(context: CheckContext) -> CheckFinding:
     """Pass if replicated position, last stable offset and high watermark are equal on every
     partition.
     """
-    rows = [row.status for row in context.view().partitions]
-    if not rows:
+    ends, unread = _read_logs(context, "how far the copy is", SourceLogs.read_known)
+    if not ends and not unread:
         return could_not_check("no partition is selected")
-    left, held, unknown = [], [], []
-    for row in rows:
-        name = f"{row.topic}-{row.partition}"
-        if row.position is None and row.source_end is not None:
-            # Never copied: nothing is missing if it has no records.
-            size = row.source_end - (row.source_start or 0)
-            left += [(name, size)] if size else []
-        elif row.lag_records is None:
-            unknown.append(name)
-        elif row.lag_records:
-            left.append((name, row.lag_records))
-        if row.held_back:
-            held.append((name, row.held_back))
-    records = sum(count for _, count in left)
+    left = [end for end in ends if not end.is_drained]
     text = (
-        f"{len(rows) - len(left) - len(unknown):,} of {counted(len(rows), 'partition')} drained; "
-        f"{counted(records, 'record')} to copy, {sum(n for _, n in held):,} in open transactions"
+        f"{len(ends) - len(left):,} of {counted(len(ends) + len(unread), 'partition')} drained; "
+        f"{counted(sum(end.to_copy for end in left), 'record')} to copy, "
+        f"{sum(end.in_transactions for end in left):,} in open transactions"
     )
-    named = [f"{name}: {count:,}" for name, count in [*left, *held]]
-    return decide(text, named, _finish(context, left, held), unknown)
+    return decide(text, map(_describe_left, left), _finish(context, left), unread)
 
 
-def _finish(
-    context: CheckContext, left: Sequence[tuple[str, int]], held: Sequence[tuple[str, int]]
-) -> str:
+def _describe_left(end: SourceLogEnd) -> str:
+    if end.lag:
+        return f"{end.at}: {end.lag:,}"
+    return f"{end.at}: position {end.position or 0:,}, and the log ends at {end.high:,}"
+
+
+def _finish(context: CheckContext, left: Sequence[SourceLogEnd]) -> str:
     """Say what has to happen to the records that are not copied."""
     pipeline = safe_text(context.config.name, 60)
-    behind, opened = (first_names(name for name, _ in counts) for counts in (left, held))
     parts = []
-    if left:
-        parts.append(f"Wait until pipeline {pipeline} has copied {behind}.")
-    if held:
-        parts.append(f"End the transactions that are open on {opened}.")
+    if behind := [end.at for end in left if end.to_copy]:
+        parts.append(f"Wait until pipeline {pipeline} has copied {first_names(behind)}.")
+    if held := [end.at for end in left if end.in_transactions]:
+        parts.append(f"End the transactions that are open on {first_names(held)}.")
+    if other := [end.at for end in left if not end.lag]:
+        parts.append(
+            f"See k2ktui status -f FILE: the positions of {first_names(other)} are not in the logs."
+        )
     return " ".join(parts)
 
 
@@ -217,8 +224,7 @@ def check_moved(context: CheckContext) -> CheckFinding:
     moved = context.read("the moved topics", lambda: read_moved(context.config, target))
     others = [
         f"{topic}: {'not moved' if move is None else move.describe()}"
-        for topic in topics
-        if (move := moved.get(topic)) is None or move.drill != drill
+        for topic, move in moved.not_by(drill, topics).items()
     ]
     text = f"{len(topics) - len(others):,} of {counted(len(topics), 'topic')} moved by this drill"
     return decide(
@@ -230,9 +236,18 @@ def check_moved(context: CheckContext) -> CheckFinding:
 
 def _check_other_copier(context: CheckContext) -> CheckFinding:
     target = context.cluster("target")
-    seen = context.read("what copies", lambda: context.flow.observe_copier(target))
-    if seen is None:
+
+    def read() -> tuple[CopierObservation, int] | None:
+        source = source_cluster(context.config)  # may be down
+        try:
+            return watch_copier(context.flow, source, target)
+        finally:
+            source.disconnect()
+
+    watched = context.read("what copies", read)
+    if watched is None:
         return could_not_check("another program copies: stop it, and see that it stays stopped")
+    seen, _ = watched
     if seen.signs:
         return fails(f"{seen.name} still copies: {'; '.join(seen.signs)}", seen.how_to_stop)
     if seen.unproven:

@@ -91,12 +91,26 @@ def _retention_s(settings: Mapping[str, str]) -> float | None:
     return None if milliseconds < 0 else milliseconds / 1000
 
 
+def find_behind(
+    applied: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Return where a group has committed before the offset that was applied, or nothing."""
+    return [at for at, offset in applied.items() if committed.get(at, -1) < offset]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """A group's lag and the sum of its committed offsets, in one reading of a cluster."""
+    """A group on a cluster, in one reading.
+
+    Attributes:
+        lag: of all its partitions.
+        committed: the sum of its committed offsets.
+        behind: partitions on which it has committed before its applied offset.
+    """
 
     lag: int
     committed: int
+    behind: Sequence[TopicPartition] = ()
 
 
 def find_not_catching_up(
@@ -104,16 +118,20 @@ def find_not_catching_up(
 ) -> dict[str, int]:
     """Return the lag of the groups that do not catch up between two readings.
 
-    A group catches up if it has no lag, or if it commits and its lag is not higher than before.
+    A group catches up if it has no lag, or if it commits and its lag is not higher than before; but
+    not while it reads again what is before its applied offsets.
     """
     return {
         group: now.lag
         for group, now in sorted(after.items())
-        if now.lag
-        and (
-            group not in before
-            or now.committed <= before[group].committed
-            or now.lag > before[group].lag
+        if now.behind
+        or (
+            now.lag
+            and (
+                group not in before
+                or now.committed <= before[group].committed
+                or now.lag > before[group].lag
+            )
         )
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from time import time
 
-from k2ktui.drill.logs import SourceLogs, name_partitions
+from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.topics import read_routes
 from k2ktui.engine.drill.changes import dump_names
@@ -54,9 +54,8 @@ def _move(session: Session) -> None:
     """
     drill, config, target = session.drill, session.config, session.target
     before = read_moved(config, target)
-    for topic in drill.topics:
-        move = before.get(topic)
-        if move is not None and move.drill != drill.id:
+    for topic, move in before.not_by(drill.id, drill.topics).items():
+        if move is not None:
             raise Refused(
                 f"{safe_text(topic)} was moved by drill {safe_text(move.drill)} meanwhile",
                 unchanged="The drill stays where it is.",
@@ -76,7 +75,7 @@ def _move(session: Session) -> None:
 
 def _find_left(session: Session) -> str:
     """Return what was written to the source and not copied before the move; "" for nothing."""
-    with closing(SourceLogs(session)) as logs:
+    with closing(session.open_logs()) as logs:
         left = [end.at for end in logs.read() if not end.is_drained]
     if not left:
         return ""

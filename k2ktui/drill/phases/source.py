@@ -8,7 +8,13 @@ from dataclasses import replace
 from time import monotonic, time
 
 from k2ktui.drill.changes.handler import read_change
-from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
+from k2ktui.drill.logs import (
+    SourceLogEnd,
+    SourceLogs,
+    count_written,
+    digest_ends,
+    name_partitions,
+)
 from k2ktui.drill.phases.leave_topics import run_leave_topics
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.changes import dump_names, read_denied_topics
@@ -30,7 +36,7 @@ _STILL_S = 5.0
 def run_lag(session: Session) -> PhaseResult:
     """Wait until the lag is below its bound."""
     bound = session.drill.options.lag_records
-    logs = SourceLogs(session)
+    logs = session.open_logs()
 
     def look() -> tuple[bool, str]:
         ends = logs.read()
@@ -51,7 +57,7 @@ def run_lag(session: Session) -> PhaseResult:
 
 def run_fence_producers(session: Session) -> PhaseResult:
     """Fence the producers, and prove that nothing is written any more."""
-    with closing(SourceLogs(session)) as logs:
+    with closing(session.open_logs()) as logs:
         if session.drill.options.fence is Fence.ACL:
             _fence_by_acl(session, logs)
         return _prove_frozen(session, logs)
@@ -87,17 +93,16 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
     def look() -> tuple[bool, str]:
         nonlocal before, since
         ends = logs.read()
-        known = {end.at: end.high for end in before}
-        moved = [end.at for end in ends if known.get(end.at) != end.high]
-        open_ = [end.at for end in ends if end.stable < end.high]
-        if moved or open_:
+        written = count_written(before, ends)
+        held = [end.at for end in ends if end.in_transactions]
+        if written or held:
             since = monotonic()
         first, before = not before, ends
         still = monotonic() - since
-        if open_:
-            return False, f"open transactions on {name_partitions(open_)}"
-        if moved and not first:
-            return False, f"still written: {name_partitions(moved)}"
+        if held:
+            return False, f"open transactions on {name_partitions(held)}"
+        if written and not first:
+            return False, f"still written: {name_partitions(written)}"
         return still >= needed, f"no write for {duration(still)} of {duration(needed)}"
 
     session.wait(
@@ -127,7 +132,7 @@ def find_written(session: Session, ends: list[SourceLogEnd]) -> str:
 
 def run_drain(session: Session) -> PhaseResult:
     """Prove that everything on the source is on the target, partition by partition."""
-    logs = SourceLogs(session)
+    logs = session.open_logs()
     ends: list[SourceLogEnd] = []
 
     def look() -> tuple[bool, str]:
@@ -170,7 +175,7 @@ def _record_loss(
 
 def measure_loss(session: Session) -> str:
     """Measure what would be lost if the source were lost now, and return it in words."""
-    with closing(SourceLogs(session)) as logs:
+    with closing(session.open_logs()) as logs:
         ends = logs.read()
         age, size = logs.oldest_age_s(ends), logs.count_bytes(ends)
     _record_loss(session, ends, age, size)

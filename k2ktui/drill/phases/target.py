@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic, time
 
-from confluent_kafka.admin import OffsetSpec
-
 from k2ktui.drill.changes.handler import read_change
 from k2ktui.drill.changes.jobs import find_own_job, is_on_this_host
-from k2ktui.drill.logs import SourceLogs, name_partitions
+from k2ktui.drill.checks.findings import find_behind
+from k2ktui.drill.copier import watch_copier
+from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
@@ -34,12 +34,10 @@ from k2ktui.engine.moves.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.jobs.local_jobs import this_host
 from k2ktui.jobs.manager import StopMode, stop_job
-from k2ktui.kafka.clients import Partition, list_partitions
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import CopierObservation
-from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, first_lines, safe_text
 
@@ -113,46 +111,29 @@ def _await_fenced_runs(session: Session) -> None:
 
 def _await_stopped_copier(session: Session) -> PhaseResult:
     """Wait until the operator has stopped the other program that copies, and prove it."""
-    seen: CopierObservation | None = None
-    copies = 0
+    watched: tuple[CopierObservation, int] | None = None
 
     def look() -> tuple[bool, str]:
-        nonlocal seen, copies
-        before = _read_copy_ends(session)
-        seen = session.flow.observe_copier(session.target)
-        after = _read_copy_ends(session)
-        copies = len(after)
-        if seen is None:
+        nonlocal watched
+        watched = watch_copier(session.flow, session.source, session.target)
+        if watched is None:
             return True, "k2ktui does not copy here"
-        signs = list(seen.signs)
-        if grown := [at for at, end in after.items() if before.get(at) != end]:
-            names = name_partitions(f"{topic}-{number}" for topic, number in sorted(grown))
-            signs.append(f"records were written to {names}")
-        if signs:
-            return False, f"{seen.name} still copies: {'; '.join(signs)}. {seen.how_to_stop}"
+        seen, _ = watched
+        if seen.signs:
+            return False, f"{seen.name} still copies: {'; '.join(seen.signs)}. {seen.how_to_stop}"
         return True, seen.evidence
 
     hint = "Stop the program that copies from the source to the target."
     evidence = session.wait(DrillPhase.FENCE_REPLICATOR, look, hint=hint)
-    if seen is None:
+    if watched is None:
         finding = "Stop the program that copies yourself, before the target is opened."
         return PhaseResult(evidence, (finding,))
+    seen, copies = watched
     frozen = f"nothing was written to {counted(copies, 'target partition')}"
     if seen.unproven:
         text = f"{frozen}, but it is not proven that {seen.name} is stopped"
         return PhaseResult(text, (f"{seen.unproven}. {seen.how_to_stop}",))
     return PhaseResult(f"{seen.name} is stopped: {evidence}; {frozen}")
-
-
-def _read_copy_ends(session: Session) -> dict[Partition, int]:
-    """Return the end offsets of all target partitions that records were copied to."""
-    try:
-        positions = session.flow.read_copier(session.source, session.target).positions
-    except NothingCopied:
-        return {}
-    named = {name for p in positions.values() for name in p.target_topics}
-    where = list_partitions(session.target, sorted(named))
-    return session.target.offsets(where, OffsetSpec.latest())
 
 
 def read_fenced(drill: Drill) -> dict[str, tuple[int, int]] | None:
@@ -215,7 +196,7 @@ def _find_moved(session: Session) -> list[str]:
     if seen is not None and seen.signs:
         findings.append(f"{seen.name} copies again: {'; '.join(seen.signs)}. {seen.how_to_stop}")
     if session.drill.kind.is_switchover:
-        logs = SourceLogs(session)
+        logs = session.open_logs()
         try:
             if session.drill.topics:
                 findings += find_returned(session)
@@ -334,20 +315,16 @@ def _judge(
 ) -> GroupResult:
     """Return what is seen of a group: joined, not behind its applied offsets, and moving."""
     joined = bool(before.joined) or (view is not None and not view.empty)
-    behind, moved, waiting = [], False, False
-    for row in rows:
-        at = (row.topic, row.partition)
-        commit = view.offsets.get(at) if view else None
-        offset = commit.offset if commit else -1
-        assert row.proposed is not None
-        if offset < row.proposed:
-            behind.append(f"{row.topic}-{row.partition}")
-        moved |= offset > row.proposed
-        waiting |= ends.get(at, 0) > row.proposed
+    applied = {(row.topic, row.partition): row.proposed for row in rows if row.proposed is not None}
+    committed = {at: commit.offset for at, commit in view.offsets.items()} if view else {}
+    behind = find_behind(applied, committed)
+    moved = any(committed.get(at, -1) > offset for at, offset in applied.items())
+    waiting = any(ends.get(at, 0) > offset for at, offset in applied.items())
     first = before.first_ms or (int(time() * 1000) if moved else None)
     note = ""
     if behind:
-        note = f"committed before its applied offset on {name_partitions(behind)}"
+        named = name_partitions(f"{topic}-{number}" for topic, number in behind)
+        note = f"committed before its applied offset on {named}"
     elif not joined:
         note = "has not joined on the target"
     elif waiting and not moved and first is None:

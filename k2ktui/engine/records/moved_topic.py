@@ -92,6 +92,11 @@ class MovedTopics:
         """Return what moved a source topic; None if nothing did."""
         return self._by_topic.get(topic)
 
+    def not_by(self, drill: str, topics: Iterable[str]) -> dict[str, MovedTopic | None]:
+        """Return those of these topics that a drill has not moved, with what else has."""
+        moves = {topic: self.get(topic) for topic in topics}
+        return {t: move for t, move in moves.items() if move is None or move.drill != drill}
+
     def of(self, sources: Iterable[_Source]) -> frozenset[_Source]:
         """Return which of these source partitions are of a moved topic."""
         if not self._by_topic:

@@ -39,7 +39,8 @@ def recorded() -> Drill:
 
 
 def session_of(drill: Drill) -> Session:
-    return cast(Session, SimpleNamespace(drill=drill, source=None, peers=ALONE))
+    fake = SimpleNamespace(drill=drill, source=None, peers=ALONE, open_logs=Closed)
+    return cast(Session, fake)
 
 
 def test_its_record_is_read_and_written_as_it_was() -> None:
@@ -81,7 +82,6 @@ def test_a_resume_lowers_nothing_and_proves_the_fence(monkeypatch: pytest.Monkey
     assert not needs_confirmation(phase, Fence.QUOTA)
     assert describe_task(waiting) == "Stop the producers on the source."
     assert "stop the producers by hand" in describe_phase_of(waiting, phase)
-    monkeypatch.setattr(source, "SourceLogs", lambda _: cast(Any, Closed()))
     monkeypatch.setattr(source, "_prove_frozen", lambda *_: "proven")
     assert cast(Any, source.run_fence_producers(session_of(waiting))) == "proven"
 
