@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.model import DrillOptions, Fence, ResumeOptions
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.moves.choice import RowKey, RowValue
 from k2ktui.engine.moves.journal import RunKind
@@ -132,7 +131,7 @@ def resume_words(how: ResumeOptions) -> list[str]:
         *(["--from-fence"] if how.from_fence else []),
         *(["--accept", ",".join(how.accept)] if how.accept else []),
         *(word for name in how.left_out for word in ("--leave-out", name)),
-        *(["--tail", str(how.tail)] if how.tail is not None else []),
+        *(["--tail", str(how.chosen["tail"])] if "tail" in how.chosen else []),
     ]
 
 

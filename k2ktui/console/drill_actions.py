@@ -6,41 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from k2ktui.engine.drill.model import DrillStatus
-from k2ktui.engine.drill.tail import TailChoice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeOptions:
-    """How a drill is continued: the options of ``k2ktui drill resume``.
-
-    Attributes:
-        take_over: whether it is taken over from the operator who acts on it.
-        as_disaster: whether it continues without its source.
-        from_fence: whether it begins again with fencing the producers.
-        accept: ids of failed checks that do not stop it any more.
-        left_out: names of pipelines that are left out.
-        tail: what happens to records that were never copied; None if that stays as it is.
-    """
-
-    take_over: bool = False
-    as_disaster: bool = False
-    from_fence: bool = False
-    accept: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    tail: TailChoice | None = None
-
-    @property
-    def is_final(self) -> bool:
-        """Whether an abort does not bring back what this changes.
-
-        That is: who acted on it, the phases that need the source, and what was left out.
-        """
-        return self.take_over or self.as_disaster or bool(self.left_out)
-
-    @property
-    def chosen(self) -> Mapping[str, TailChoice]:
-        """The options that replace those with which the drill was begun."""
-        return {} if self.tail is None else {"tail": self.tail}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import time
-from typing import Any
 
 from k2ktui.drill.changes.handlers import restore
 from k2ktui.drill.hooks import (
@@ -47,12 +46,14 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
 from k2ktui.engine.drill.hooks import HookRecord
 from k2ktui.engine.drill.model import (
+    AS_BEFORE,
     ChangeKind,
     ChangeStatus,
     Drill,
     DrillOptions,
     DrillStatus,
     PhaseStatus,
+    ResumeOptions,
     new_phases,
 )
 from k2ktui.engine.drill.rehearsals import Rehearsal
@@ -98,7 +99,6 @@ log = logging.getLogger(__name__)
 _UNCHANGED = "Nothing was changed."
 _READ_S = 30.0
 _NAMED, _LISTED = 3, 20
-_NOTHING: Mapping[str, Any] = {}
 
 
 def start_drill(actor: Actor, kind: DrillKind, options: DrillOptions) -> Drill:
@@ -253,26 +253,13 @@ def _refuse_open(session: Session, drills: Sequence[Drill]) -> None:
             )
 
 
-def resume_drill(
-    actor: Actor,
-    drill_id: str,
-    *,
-    take_over: bool = False,
-    as_disaster: bool = False,
-    from_fence: bool = False,
-    accept: Sequence[str] = (),
-    chosen: Mapping[str, Any] = _NOTHING,
-) -> Drill:
+def resume_drill(actor: Actor, drill_id: str, how: ResumeOptions = AS_BEFORE) -> Drill:
     """Continue a drill on this host; return it as it then is.
 
     Args:
         actor: who acts.
         drill_id: the drill.
-        take_over: take it over from a process that acts on it without asking the operator.
-        as_disaster: continue a planned drill without its source.
-        from_fence: begin again with fencing the producers.
-        accept: ids of more checks whose failure does not stop the drill.
-        chosen: options that replace those with which the drill was begun.
+        how: what has changed since it was begun.
 
     Raises:
         ConfigError: there is no such drill, or an option is not for its kind.
@@ -280,57 +267,38 @@ def resume_drill(
             for :func:`start_drill`.
         TimedOut, K2kError: as for :func:`start_drill`.
     """
-    with resumed_drill(
-        actor,
-        drill_id,
-        take_over=take_over,
-        as_disaster=as_disaster,
-        from_fence=from_fence,
-        accept=accept,
-        chosen=chosen,
-    ) as session:
+    with resumed_drill(actor, drill_id, how) as session:
         run_drill(session)
     return session.drill
 
 
 @contextmanager
-def resumed_drill(
-    actor: Actor,
-    drill_id: str,
-    *,
-    take_over: bool,
-    as_disaster: bool = False,
-    from_fence: bool = False,
-    accept: Sequence[str] = (),
-    chosen: Mapping[str, Any] = _NOTHING,
-) -> Iterator[Session]:
+def resumed_drill(actor: Actor, drill_id: str, how: ResumeOptions) -> Iterator[Session]:
     """Take a drill up again, and own it in the context; arguments and errors as there."""
     require(actor.may, "resuming a drill")
-    paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""), exports=True)
+    paths = Paths(how.chosen.get("export_to", ""), how.chosen.get("forward", ""), exports=True)
     with own_drill(
-        actor, drill_id, "resumed", take_over=take_over, preview=preview_resume, paths=paths
+        actor, drill_id, "resumed", take_over=how.take_over, preview=preview_resume, paths=paths
     ) as session:
-        _refuse_resume(session.drill, as_disaster, from_fence, chosen)
+        _refuse_resume(session.drill, how)
         take_hooks(session)
-        if chosen:
-            options = replace(session.drill.options, **chosen)
+        if how.chosen:
+            options = replace(session.drill.options, **how.chosen)
             session.change_drill(lambda drill: replace(drill, options=options))
-        if as_disaster and session.drill.kind.is_switchover:
+        if how.as_disaster and session.drill.kind.is_switchover:
             session.change_drill(lambda drill: repeat_hooks(turn_into_disaster(drill)))
             session.write("the source is lost: continued as a disaster drill", phase="owner")
-        if from_fence:
+        if how.from_fence:
             fence = DrillPhase.FENCE_PRODUCERS
             session.change_drill(lambda drill: repeat_hooks(repeat_from(drill, fence)))
             session.write("begun again with fencing the producers", phase="owner")
-        if accept:
-            session.change_drill(lambda drill: accept_checks(drill, accept))
-            session.write(f"accepted findings of {', '.join(accept)}", phase="owner")
+        if how.accept:
+            session.change_drill(lambda drill: accept_checks(drill, how.accept))
+            session.write(f"accepted findings of {', '.join(how.accept)}", phase="owner")
         yield session
 
 
-def _refuse_resume(
-    drill: Drill, as_disaster: bool, from_fence: bool, chosen: Mapping[str, Any]
-) -> None:
+def _refuse_resume(drill: Drill, how: ResumeOptions) -> None:
     """Refuse to resume a drill that is being aborted, or with options that do not fit it."""
     name = safe_text(drill.id)
     if drill.status is DrillStatus.ABORTING:
@@ -339,19 +307,19 @@ def _refuse_resume(
             unchanged=_UNCHANGED,
             hint=f"Complete it: {drill_command(drill, 'abort')}",
         )
-    if chosen and drill.kind is not DrillKind.FAILBACK:
+    if how.chosen and drill.kind is not DrillKind.FAILBACK:
         raise ConfigError(
             f"drill {name} is no failback: there is nothing to replay or export",
             unchanged=_UNCHANGED,
             hint="Leave out --tail, --export-to and --forward.",
         )
-    if as_disaster and drill.kind is DrillKind.REHEARSE:
+    if how.as_disaster and drill.kind is DrillKind.REHEARSE:
         raise ConfigError(
             f"drill {name} is a rehearsal: it moves no group",
             unchanged=_UNCHANGED,
             hint="Begin a drill without the source: k2ktui drill disaster -f FILE",
         )
-    if from_fence and (why := explain_no_repeat(drill, DrillPhase.FENCE_PRODUCERS)):
+    if how.from_fence and (why := explain_no_repeat(drill, DrillPhase.FENCE_PRODUCERS)):
         raise Refused(
             f"the producers cannot be fenced again: {safe_message(why)}",
             unchanged=_UNCHANGED,

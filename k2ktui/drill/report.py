@@ -455,16 +455,19 @@ def _listed(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     return (*every[:_LISTED_GROUPS], (f"and {more:,} more", *blanks, "in the JSON report"))
 
 
-def report_text(drill: Drill) -> Iterator[str]:
-    """Yield the report as paragraphs of plain text, without hashes and rehearsals."""
-    report = make_report(drill)
-    yield "\n".join(map(safe_message, (*report.summary, describe_where(drill))))
+def render_text(report: Report) -> Iterator[str]:
+    """Yield a report as paragraphs of plain text, without hashes and rehearsals."""
+    where = () if report.drill is None else (describe_where(report.drill),)
+    yield "\n".join(map(safe_message, (*report.summary, *where)))
     for section in report.sections:
         lines = [section.text] if section.text else []
         lines += section.items
         lines += section.lines or (_name_cells(section.columns, row) for row in section.rows)
         shown = [safe_message(section.title), *(f"  {safe_message(line)}" for line in lines)]
         yield "\n".join(shown)
+    for member in report.members:
+        yield safe_message(member.title)
+        yield from render_text(member)
 
 
 def _name_cells(columns: Sequence[str], row: Sequence[str]) -> str:

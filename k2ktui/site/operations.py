@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any
 
 from k2ktui.drill.operations import (
     abort_drill,
@@ -27,7 +26,7 @@ from k2ktui.drill.ownership import is_acted_on, is_owned
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, access
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
+from k2ktui.engine.drill.model import AS_BEFORE, Drill, DrillOptions, DrillStatus, ResumeOptions
 from k2ktui.engine.drill.site import (
     MemberState,
     MemberStatus,
@@ -69,7 +68,6 @@ log = logging.getLogger(__name__)
 
 _NAMED = 10
 _UNCHANGED = "Nothing was changed."
-_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,42 @@ class SiteChoice:
     left_out: Collection[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SiteActor:
+    """Who acts on the site drills of a directory.
+
+    Attributes:
+        files: the pipeline files of the directory on this host.
+        operator: who watches and confirms.
+        unlock: whether members in production may be changed.
+    """
+
+    files: Sequence[PipelineFile]
+    operator: Operator[SiteDrill]
+    unlock: bool = False
+
+    def require_access(self, pipelines: Iterable[SitePipeline]) -> dict[str, Access]:
+        """Return the access rights by pipeline; all members may be changed, or none is."""
+        may = {}
+        refused: dict[str, list[str]] = defaultdict(list)
+        for pipeline in pipelines:
+            config = pipeline.flow.config
+            allowed = access(
+                configured=config.read_only, environment=config.environment, unlocked=self.unlock
+            )
+            may[pipeline.name] = allowed
+            if not allowed.writable:
+                refused[allowed.reason].append(pipeline.name)
+        if refused:
+            why = "; ".join(f"{list_names(names, _NAMED)}: {why}" for why, names in refused.items())
+            raise Refused(
+                f"the site drill is refused: {why}",
+                unchanged=_UNCHANGED,
+                hint="Members in production need --unlock, or u in the console.",
+            )
+        return may
+
+
 def select_members(files: Sequence[PipelineFile], choice: SiteChoice) -> SiteSelection:
     """Return what a site drill would move; it only reads.
 
@@ -98,49 +132,42 @@ def select_members(files: Sequence[PipelineFile], choice: SiteChoice) -> SiteSel
 
 
 def start_site(
-    files: Sequence[PipelineFile],
-    kind: DrillKind,
-    options: DrillOptions,
-    choice: SiteChoice,
-    operator: Operator[SiteDrill],
-    *,
-    unlock: bool = False,
+    actor: SiteActor, kind: DrillKind, options: DrillOptions, choice: SiteChoice
 ) -> SiteDrill:
     """Begin a site drill and run it as far as it gets; return it as it then is.
 
     Args:
-        files: the pipeline files of the directory.
+        actor: who acts.
         kind: kind of the drill.
         options: what the operator chose, for all members.
         choice: which pipelines.
-        operator: who watches and confirms.
-        unlock: whether members in production may be changed.
 
     Raises:
         ConfigError, Refused: no drill was begun, or the operator did not confirm.
         ConnectionFailed, TimedOut: no member could be begun.
     """
-    read = read_site_files(files)
+    read = read_site_files(actor.files)
     selection = select_site(
         read,
         choice.cluster,
         lambda name: choice.only(name) and name not in choice.left_out,
     )
-    _ask_unknown(selection, operator)
+    _ask_unknown(selection, actor.operator)
     named = [
         file for file in read if file.pipeline in choice.left_out and choice.only(file.pipeline)
     ]
     ignored = [*selection.unknown, *named]
-    pipelines = {pipeline.file: pipeline for pipeline in list_pipelines(files)}
+    pipelines = {pipeline.file: pipeline for pipeline in list_pipelines(actor.files)}
     chosen = [pipelines[member.file] for member in selection.members]
-    may = _require_access(chosen, unlock)
+    may = actor.require_access(chosen)
     site_id = new_id(int(time() * 1000), secrets.token_hex(2))
     mark = _make_mark(site_id, selection, ignored)
     members = tuple(
         MemberState(member, file=file.file)
         for member, file in zip(mark.members, selection.members, strict=True)
     )
-    run = SiteRun(SiteDrill(mark, kind, members), {one.name: one for one in chosen}, may, operator)
+    site = SiteDrill(mark, kind, members)
+    run = SiteRun(site, {one.name: one for one in chosen}, may, actor.operator)
 
     def opener(member: SiteMember, pipeline: SitePipeline) -> Opener:
         return lambda own: begun_drill(
@@ -186,28 +213,6 @@ def _ask_unknown(selection: SiteSelection, operator: Operator[SiteDrill]) -> Non
             hint="Correct these files, select pipelines with --only REGEX, or name those to leave "
             "out: --leave-out NAME.",
         )
-
-
-def _require_access(pipelines: Sequence[SitePipeline], unlock: bool) -> dict[str, Access]:
-    """Return the access rights by pipeline; all members may be changed, or none is."""
-    may = {}
-    refused: dict[str, list[str]] = defaultdict(list)
-    for pipeline in pipelines:
-        config = pipeline.flow.config
-        allowed = access(
-            configured=config.read_only, environment=config.environment, unlocked=unlock
-        )
-        may[pipeline.name] = allowed
-        if not allowed.writable:
-            refused[allowed.reason].append(pipeline.name)
-    if refused:
-        why = "; ".join(f"{list_names(names, _NAMED)}: {why}" for why, names in refused.items())
-        raise Refused(
-            f"the site drill is refused: {why}",
-            unchanged=_UNCHANGED,
-            hint="Members in production need --unlock, or u in the console.",
-        )
-    return may
 
 
 # Reading
@@ -331,34 +336,19 @@ def verify_site(files: Sequence[PipelineFile], site_id: str) -> list[str]:
 # Resume
 
 
-def resume_site(
-    files: Sequence[PipelineFile],
-    site_id: str,
-    operator: Operator[SiteDrill],
-    *,
-    unlock: bool = False,
-    take_over: bool = False,
-    as_disaster: bool = False,
-    from_fence: bool = False,
-    accept: Sequence[str] = (),
-    chosen: Mapping[str, Any] = _NOTHING,
-    left_out: Collection[str] = (),
-) -> SiteDrill:
+def resume_site(actor: SiteActor, site_id: str, how: ResumeOptions = AS_BEFORE) -> SiteDrill:
     """Continue a site drill on this host; return it as it then is.
 
     Args:
-        files: the pipeline files of the directory on this host.
+        actor: who acts.
         site_id: its id.
-        operator, unlock: as for :func:`start_site`.
-        take_over: take members over that another operator acts on, without a question.
-        as_disaster, from_fence, accept, chosen: as for ``resume_drill``, for all members.
-        left_out: names of pipelines that are left out: a choice that was typed in advance.
+        how: what has changed since it was begun, for all members.
 
     Raises:
         ConfigError: there is no such drill, or an option is not for its kind.
         Refused: it is over, another operator acts, or the operator did not confirm.
     """
-    records = _read_drills(files)
+    records, operator = _read_drills(actor.files), actor.operator
     site = records.gather(site_id)
     if site.is_over:
         raise Refused(
@@ -372,13 +362,13 @@ def resume_site(
             unchanged=_UNCHANGED,
             hint=f"Complete it: k2ktui drill abort {safe_text(site_id)} -d DIR",
         )
-    if as_disaster and site.kind is DrillKind.REHEARSE:
+    if how.as_disaster and site.kind is DrillKind.REHEARSE:
         raise ConfigError(
             f"site drill {safe_text(site_id)} is a rehearsal: it moves no group",
             unchanged=_UNCHANGED,
             hint="Begin a drill without the source: k2ktui drill disaster -d DIR",
         )
-    if chosen and site.kind is not DrillKind.FAILBACK:
+    if how.chosen and site.kind is not DrillKind.FAILBACK:
         raise ConfigError(
             f"site drill {safe_text(site_id)} is no failback: there is nothing to replay or export",
             unchanged=_UNCHANGED,
@@ -388,12 +378,12 @@ def resume_site(
     # A process that was killed after the choice, or a cluster that did not answer, left them open.
     unfinished = records.find_pipelines(s for s in site.members if s.left_out and s.is_open)
     touched = [*taking, *unfinished]
-    may = _require_access([pipeline for _, pipeline in touched], unlock)
-    chosen_out = [state for state, _ in taking if state.pipeline in left_out]
+    may = actor.require_access(pipeline for _, pipeline in touched)
+    chosen_out = [state for state, _ in taking if state.pipeline in how.left_out]
     _refuse_opened(chosen_out)
     _require_same_files(site, touched, operator)
-    take_over = take_over or _ask_take_over(site, taking, operator)
-    if as_disaster and site.kind.is_switchover:
+    take_over = how.take_over or _ask_take_over(site, taking, operator)
+    if how.as_disaster and site.kind.is_switchover:
         site = replace(site, kind=DrillKind.DISASTER)
     run = SiteRun(site, records.pipelines, may, operator)
     options = site.drills[0].options
@@ -408,20 +398,14 @@ def resume_site(
                 drill_id=state.member.drill,
                 site=site.mark,
             )
-        return lambda own: resumed_drill(
-            run.actor(own, pipeline),
-            state.member.drill,
-            take_over=take_over,
-            as_disaster=as_disaster,
-            from_fence=from_fence and drill.figures.opened_ms is None,
-            accept=accept,
-            chosen=chosen,
-        )
+        from_fence = how.from_fence and drill.figures.opened_ms is None
+        its = replace(how, take_over=take_over, from_fence=from_fence)
+        return lambda own: resumed_drill(run.actor(own, pipeline), state.member.drill, its)
 
     unread = [
         state
         for state in site.moving
-        if state.pipeline in left_out and state not in chosen_out and state.drill is None
+        if state.pipeline in how.left_out and state not in chosen_out and state.drill is None
     ]
     openers = {
         state.member.drill: opener(state, pipeline)
@@ -540,30 +524,24 @@ def _ask_take_over(
 
 
 def abort_site(
-    files: Sequence[PipelineFile],
-    site_id: str,
-    operator: Operator[SiteDrill],
-    *,
-    unlock: bool = False,
-    take_over: bool = False,
-    left_out: Collection[str] = (),
+    actor: SiteActor, site_id: str, *, take_over: bool = False, left_out: Collection[str] = ()
 ) -> SiteDrill:
     """Restore what all members have changed; the fence of the source when no one needs it.
 
     It can be repeated until everything is restored. After targets were opened, only members that
-    were left out are aborted. Arguments as for :func:`resume_site`.
+    were left out are aborted. Arguments as for :func:`resume_site` and of its options.
 
     Raises:
         ConfigError: there is no such drill.
         Refused: it is over, or a target was opened; another operator acts; not confirmed.
         PartlyApplied: something could not be restored; the drill stays ``aborting``.
     """
-    records = _read_drills(files)
+    records, operator = _read_drills(actor.files), actor.operator
     site = records.gather(site_id)
     aborted = _members_to_abort(site, records)
     if not aborted:
         _refuse_abort(site)
-    may = _require_access([pipeline for _, pipeline in aborted], unlock)
+    may = actor.require_access(pipeline for _, pipeline in aborted)
     _require_same_files(site, aborted, operator)
     silent = [state for state in site.moving if state.drill is None]
     if can_all_go_back(site) and (asked := [s for s in silent if s.pipeline not in left_out]):
@@ -581,8 +559,8 @@ def abort_site(
 
     def mark(member: tuple[MemberState, SitePipeline]) -> None:
         state, pipeline = member
-        actor = run.actor(run.members[state.member.drill], pipeline)
-        drill = mark_aborting(actor, state.member.drill, site.mark, take_over=take_over)
+        own = run.actor(run.members[state.member.drill], pipeline)
+        drill = mark_aborting(own, state.member.drill, site.mark, take_over=take_over)
         run.update(state.member.drill, drill)
 
     side_by_side(mark, aborted)
@@ -590,9 +568,9 @@ def abort_site(
 
     def restore(member: tuple[MemberState, SitePipeline]) -> K2kError | None:
         state, pipeline = member
-        actor = run.actor(run.members[state.member.drill], pipeline)
+        own = run.actor(run.members[state.member.drill], pipeline)
         try:
-            drill = abort_drill(actor, state.member.drill)
+            drill = abort_drill(own, state.member.drill)
         except K2kError as error:
             return error
         run.update(state.member.drill, drill)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from k2ktui.console.drill_actions import ResumeOptions, Situation, explain_refusal
+from k2ktui.console.drill_actions import Situation, explain_refusal
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.screens.drill_runs import DRILL_CHANGES
 from k2ktui.console.screens.site import SiteScreen
-from k2ktui.engine.drill.model import DrillStatus
+from k2ktui.engine.drill.model import DrillStatus, ResumeOptions
 from k2ktui.engine.drill.tail import TailChoice
 
 NOW = Situation(
@@ -103,7 +103,7 @@ GIVEN: dict[str, Any] = {
     "from_fence": True,
     "accept": ("D39",),
     "left_out": ("orders",),
-    "tail": TailChoice.DISCARD,
+    "chosen": {"tail": TailChoice.DISCARD},
 }
 
 

@@ -19,7 +19,7 @@ from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.hook_steps import begin_hook, put_hook, with_file_hooks
 from k2ktui.engine.drill.hooks import Hook, HookStatus, describe_hook
-from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, ResumeOptions
 from k2ktui.engine.drill.steps import turn_into_disaster
 from k2ktui.errors import Declined
 from tests.console.test_drill import watch
@@ -230,8 +230,8 @@ def test_a_running_drill_whose_source_is_lost_continues_without_it(
 ) -> None:
     steps_, asked = Steps(), threading.Event()
 
-    def resume(*_: object, as_disaster: bool = False, **__: object) -> Drill:
-        assert as_disaster
+    def resume(_: Actor, drill_id: str, how: ResumeOptions) -> Drill:
+        assert drill_id == APPLYING.id and how == ResumeOptions(as_disaster=True)
         asked.set()
         return replace(turn_into_disaster(APPLYING), session="")
 
@@ -258,21 +258,24 @@ def test_a_running_drill_is_stopped_and_aborted(monkeypatch: pytest.MonkeyPatch)
         assert isinstance(operator, ScreenOperator)
         aborting = replace(APPLYING, status=DrillStatus.ABORTING)
         begun.set()
-        while not restored.wait(0.05):
-            operator.show(aborting)
+        operator.show(aborting)
+        assert restored.wait(TIMEOUT)
+        operator.show(aborting)
         return replace(aborting, status=DrillStatus.ABORTED, ended_ms=APPLYING.beat_ms)
 
     monkeypatch.setattr(operations, "abort_drill", abort)
 
     async def steps(console: ConsoleDriver) -> None:
-        await run(console, steps_.wait)
-        await console.sees("It runs here: H holds it.")
-        await console.press("X")
-        await console.confirm("orders")
-        await console.sees("It is being aborted here.")
-        await console.press("H")
-        await console.sees("Hold: an abort is not left half-way")
-        restored.set()
+        try:
+            await run(console, steps_.wait)
+            await console.sees("It runs here: H holds it.")
+            await console.press("X")
+            await console.confirm("orders")
+            await console.sees("It is being aborted here.")
+            await console.press("H")
+            await console.sees("Hold: an abort is not left half-way")
+        finally:
+            restored.set()
         await console.sees("aborted planned")
 
     watch(steps, fencing())

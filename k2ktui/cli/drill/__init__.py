@@ -47,7 +47,7 @@ from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.tables import print_json
 from k2ktui.drill.report import report_json
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
-from k2ktui.engine.drill.model import Fence
+from k2ktui.engine.drill.model import Fence, ResumeOptions
 from k2ktui.errors import ConfigError, ExitCode, TimedOut
 from k2ktui.text import list_names, safe_message, safe_text
 
@@ -273,13 +273,15 @@ def resume(
             "--as and --from-fence cannot be combined", unchanged="Nothing was changed."
         )
     drills = open_drills(files, directory, flags, forward=forward, export_to=export_to)
-    return drills.resume(
-        drill_id,
+    how = ResumeOptions(
+        take_over=flags.take_over,
         as_disaster=bool(as_kind),
         from_fence=from_fence,
         accept=accept,
+        left_out=flags.left_out,
         chosen=failback_options(tail, export_to, forward),
     )
+    return drills.resume(drill_id, how)
 
 
 @drill.command(help="Restore what a drill changed, until the target is opened.")

@@ -21,7 +21,13 @@ from k2ktui.drill.report import has_findings, report_json, report_markdown, summ
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_of, keeps_effects
 from k2ktui.engine.drill.hooks import Hook, describe_hook, describe_record, hook_json
-from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus, phases_of
+from k2ktui.engine.drill.model import (
+    Drill,
+    DrillOptions,
+    DrillStatus,
+    ResumeOptions,
+    phases_of,
+)
 from k2ktui.engine.drill.site import MemberStatus, SiteDrill
 from k2ktui.engine.drill.steps import (
     describe_next,
@@ -48,7 +54,7 @@ from k2ktui.text import counted, moment, safe_message, safe_text
 if TYPE_CHECKING:
     from k2ktui.drill.ownership import Actor
     from k2ktui.drill.topics import DrillTopics
-    from k2ktui.site.operations import SiteChoice
+    from k2ktui.site.operations import SiteActor, SiteChoice
 
 _ASKED = " Must be confirmed."
 _NOTHING_DONE = "Nothing was done."
@@ -136,21 +142,21 @@ class PipelineDrills:
             drill = start_drill(actor, kind, options)
         return self._print_result(drill)
 
-    def resume(self, drill_id: str, **how: Any) -> int:
+    def resume(self, drill_id: str, how: ResumeOptions) -> int:
         """Continue a drill."""
         from k2ktui.drill.operations import resume_drill
 
-        return self._go_on(resume_drill, drill_id, **how)
+        with self.open_actor() as actor:
+            drill = resume_drill(actor, drill_id, how)
+        return self._print_result(drill)
 
     def abort(self, drill_id: str, forward: str | None) -> int:
         """Abort a drill."""
         from k2ktui.drill.operations import abort_drill
 
-        return self._go_on(abort_drill, drill_id, **failback_options(forward=forward))
-
-    def _go_on(self, act: Callable[..., Drill], drill_id: str, **how: Any) -> int:
+        own = failback_options(forward=forward)
         with self.open_actor() as actor:
-            drill = act(actor, drill_id, take_over=self._flags.take_over, **how)
+            drill = abort_drill(actor, drill_id, take_over=self._flags.take_over, **own)
         return self._print_result(drill)
 
     def _print_result(self, drill: Drill) -> int:
@@ -236,6 +242,13 @@ class DirectoryDrills:
         self._only = pattern_of("--only", flags.only)
         self._files = read_directory(directory)
 
+    @contextmanager
+    def _open_actor(self) -> Iterator[SiteActor]:
+        from k2ktui.site.operations import SiteActor
+
+        with open_operator(self._flags) as operator:
+            yield SiteActor(self._files, operator, self._flags.unlock)
+
     @property
     def _choice(self) -> SiteChoice:
         from k2ktui.site.operations import SiteChoice
@@ -272,30 +285,25 @@ class DirectoryDrills:
         """Begin a site drill."""
         from k2ktui.site.operations import start_site
 
-        flags = self._flags
-        with open_operator(flags) as operator:
-            site = start_site(
-                self._files, kind, options, self._choice, operator, unlock=flags.unlock
-            )
+        with self._open_actor() as actor:
+            site = start_site(actor, kind, options, self._choice)
         return self._print_result(site)
 
-    def resume(self, drill_id: str, **how: Any) -> int:
+    def resume(self, drill_id: str, how: ResumeOptions) -> int:
         """Continue a site drill."""
         from k2ktui.site.operations import resume_site
 
-        return self._go_on(resume_site, drill_id, **how)
+        with self._open_actor() as actor:
+            site = resume_site(actor, drill_id, how)
+        return self._print_result(site)
 
     def abort(self, drill_id: str, forward: str | None) -> int:
         """Abort a site drill."""
         from k2ktui.site.operations import abort_site
 
-        return self._go_on(abort_site, drill_id)
-
-    def _go_on(self, act: Callable[..., SiteDrill], drill_id: str, **how: Any) -> int:
         flags = self._flags
-        how |= {"take_over": flags.take_over, "left_out": frozenset(flags.left_out)}
-        with open_operator(flags) as operator:
-            site = act(self._files, drill_id, operator, unlock=flags.unlock, **how)
+        with self._open_actor() as actor:
+            site = abort_site(actor, drill_id, take_over=flags.take_over, left_out=flags.left_out)
         return self._print_result(site)
 
     def _print_result(self, site: SiteDrill) -> int:

@@ -9,7 +9,6 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.console.screens.drill_checklist import DrillChecklist
 from k2ktui.console.screens.drill_facts import is_taken_back
 from k2ktui.console.screens.drill_runs import (
@@ -20,16 +19,15 @@ from k2ktui.console.screens.drill_runs import (
     drill_keys,
 )
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.drill import operations
 from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.drill.operator import Question, QuestionKind
 from k2ktui.drill.ownership import Actor
-from k2ktui.drill.report import has_findings, list_harm, report_text, summarize
+from k2ktui.drill.report import Report, has_findings, list_harm, make_report, summarize
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
-from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
+from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus, ResumeOptions
 from k2ktui.engine.drill.steps import (
     can_go_back,
     describe_next,
@@ -241,11 +239,7 @@ class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
         return lambda operator: operations.resume_drill(
             Actor(flow, files, may, operator),
             drill.id,
-            take_over=how.take_over,
-            as_disaster=how.as_disaster,
-            from_fence=how.from_fence,
-            accept=how.accept,
-            chosen=how.chosen,
+            how,
         )
 
     def abort_job(self, drill: Drill, *, take_over: bool) -> DrillJob[Drill]:
@@ -322,11 +316,9 @@ class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
             undoable=is_taken_back(step) and can_go_back(drill),
         )
 
-    def action_report(self) -> None:
-        """Show the report."""
-        if self.drill is not None:
-            title = f"Report of drill {safe_text(self.drill.id, 60)}"
-            self.app.push_screen(TextDialog(title, list(report_text(self.drill))))
+    def make_report(self, drill: Drill) -> Report:
+        """Return the report."""
+        return make_report(drill)
 
 
 def _next_key(drill: Drill) -> str:

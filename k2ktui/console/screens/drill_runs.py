@@ -12,18 +12,20 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_actions import RULES, ResumeOptions, Situation, explain_refusal
+from k2ktui.console.drill_actions import RULES, Situation, explain_refusal
 from k2ktui.console.drill_operator import AnyDrill, OpenQuestion, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_facts import name_to_type
 from k2ktui.console.screens.drill_frame import DrillFrame
 from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
+from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.drill.operator import Question
+from k2ktui.drill.report import Report, render_text
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, ResumeOptions
 from k2ktui.engine.drill.site import SiteDrill, can_all_go_back
 from k2ktui.engine.drill.steps import (
     can_go_back,
@@ -34,7 +36,7 @@ from k2ktui.engine.drill.steps import (
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_message
+from k2ktui.text import safe_message, safe_text
 
 DrillJob = Callable[[ScreenOperator[AnyDrill]], AnyDrill]
 DRILL_CHANGES = frozenset(
@@ -159,6 +161,10 @@ class DrillRunsScreen(DrillFrame[AnyDrill]):
     @abstractmethod
     def next_text(self, drill: AnyDrill) -> str:
         """Return what happens next, for the person who continues it."""
+
+    @abstractmethod
+    def make_report(self, drill: AnyDrill) -> Report:
+        """Return the report."""
 
     @abstractmethod
     def resume_job(self, drill: AnyDrill, how: ResumeOptions) -> DrillJob[AnyDrill]:
@@ -334,6 +340,12 @@ class DrillRunsScreen(DrillFrame[AnyDrill]):
 
     # Actions
 
+    def action_report(self) -> None:
+        """Show the report."""
+        if self.drill is not None:
+            title = f"Report of {self.NOUN} {safe_text(self.drill.id, 60)}"
+            self.app.push_screen(TextDialog(title, list(render_text(self.make_report(self.drill)))))
+
     @work(group=ASK)
     async def action_resume(self) -> None:
         """Confirm, and continue."""
@@ -372,7 +384,7 @@ class DrillRunsScreen(DrillFrame[AnyDrill]):
         title = "Records of the old source that were never copied"
         chosen = await self.ask(ChoiceDialog(title, "choice", TAIL_CHOICES))
         if chosen is not None:
-            how = ResumeOptions(tail=TailChoice(chosen))
+            how = ResumeOptions(chosen={"tail": TailChoice(chosen)})
             await self._resume("tail", "Continue", how)
 
     async def _resume(self, action: str, label: str, how: ResumeOptions, *lines: str) -> None:

@@ -11,7 +11,6 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.drill_actions import ResumeOptions
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
 from k2ktui.console.screens.drill_facts import is_taken_back
 from k2ktui.console.screens.drill_runs import (
@@ -47,10 +46,11 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.operator import Question, QuestionKind
+from k2ktui.drill.report import Report
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
-from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus
+from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus, ResumeOptions
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
 from k2ktui.engine.severity import Severity
 from k2ktui.fleet.feed import FleetFeed
@@ -60,8 +60,9 @@ from k2ktui.present.drills import NO_TASKS, describe_task
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.present.site_drills import judge_member, judge_site
 from k2ktui.site import operations
-from k2ktui.site.operations import SiteChoice
+from k2ktui.site.operations import SiteActor, SiteChoice
 from k2ktui.site.report import (
+    make_site_report,
     site_has_findings,
     site_json,
     site_markdown,
@@ -218,7 +219,7 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
                 DrillRun(
                     f"{start.kind.noun} of {start.name}",
                     lambda operator: operations.start_site(
-                        files, start.kind, start.options, start.choice, operator, unlock=unlock
+                        SiteActor(files, operator, unlock), start.kind, start.options, start.choice
                     ),
                     start.command,
                 )
@@ -452,23 +453,14 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
         """Return what continues a site drill."""
         files, unlock = self._feed.files, self.session.unlocked
         return lambda operator: operations.resume_site(
-            files,
-            drill.id,
-            operator,
-            unlock=unlock,
-            take_over=how.take_over,
-            as_disaster=how.as_disaster,
-            from_fence=how.from_fence,
-            accept=how.accept,
-            chosen=how.chosen,
-            left_out=how.left_out,
+            SiteActor(files, operator, unlock), drill.id, how
         )
 
     def abort_job(self, drill: SiteDrill, *, take_over: bool) -> DrillJob[SiteDrill]:
         """Return what aborts a site drill."""
         files, unlock = self._feed.files, self.session.unlocked
         return lambda operator: operations.abort_site(
-            files, drill.id, operator, unlock=unlock, take_over=take_over
+            SiteActor(files, operator, unlock), drill.id, take_over=take_over
         )
 
     # What is asked
@@ -557,14 +549,9 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
         moving = {member.pipeline for member in site.moving}
         return site.name, *self._feed.environments(moving)
 
-    def action_report(self) -> None:
-        """Show the report."""
-        site = self.drill
-        if site is not None:
-            texts = [*summarize_site(site)]
-            for member in site.members:
-                texts.append("\n".join([safe_text(member.pipeline), *member_lines(member)]))
-            self.app.push_screen(TextDialog(f"Site drill {safe_text(site.id, 60)}", texts))
+    def make_report(self, drill: SiteDrill) -> Report:
+        """Return the report, with those of the members."""
+        return make_site_report(drill)
 
     def action_checks(self) -> None:
         """Show the checks of the pipeline under the cursor."""

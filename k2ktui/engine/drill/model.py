@@ -9,10 +9,10 @@ Times are epoch milliseconds. The record on the state topic is in :mod:`k2ktui.e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import FailFast
 
@@ -342,6 +342,38 @@ class DrillOptions:
     export_to: Text = ""
     forward: Text = ""
     topics: Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeOptions:
+    """How a drill or a site drill is continued: the options of ``k2ktui drill resume``.
+
+    Attributes:
+        take_over: whether it is taken over from the operator who acts on it, without a question.
+        as_disaster: whether it continues without its source.
+        from_fence: whether it begins again with fencing the producers.
+        accept: ids of failed checks that do not stop it any more.
+        left_out: names of pipelines of a site drill that are left out.
+        chosen: options that replace those with which it was begun.
+    """
+
+    take_over: bool = False
+    as_disaster: bool = False
+    from_fence: bool = False
+    accept: Sequence[str] = ()
+    left_out: Collection[str] = ()
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether an abort does not bring back what this changes.
+
+        That is: who acted on it, the phases that need the source, and what was left out.
+        """
+        return self.take_over or self.as_disaster or bool(self.left_out)
+
+
+AS_BEFORE = ResumeOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from k2ktui.drill.operations import resume_drill, verify_drill
 from k2ktui.drill.ownership import Actor
 from k2ktui.drill.store import TakenOver
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import ChangeStatus, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.model import ChangeStatus, DrillStatus, PhaseStatus, ResumeOptions
 from k2ktui.engine.drill.steps import failed_phase
 from k2ktui.errors import Refused
 from k2ktui.kafka.admin.acls import allow_writes, denied_topics
@@ -200,7 +200,9 @@ def test_a_planned_drill_continues_as_a_disaster(pair: Pair) -> None:
     (drill,) = pair.drills()
     operator = Yes()
     failed = resume_drill(
-        Actor(pair.flow, [str(pair.file)], MAY, operator), drill.id, as_disaster=True
+        Actor(pair.flow, [str(pair.file)], MAY, operator),
+        drill.id,
+        ResumeOptions(as_disaster=True),
     )
     assert failed.kind is DrillKind.DISASTER
     record = failed.record(DrillPhase.SOURCE_LOST)

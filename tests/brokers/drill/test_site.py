@@ -16,7 +16,7 @@ from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.drill.changes import EVERYONE, read_quota_rates
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import ChangeKind, DrillStatus, Fence
+from k2ktui.engine.drill.model import ChangeKind, DrillStatus, Fence, ResumeOptions
 from k2ktui.engine.drill.site import MemberStatus, SiteDrill
 from k2ktui.engine.drill.steps import find_change_of
 from k2ktui.errors import ConfigError, K2kError, Refused
@@ -106,7 +106,7 @@ def test_a_planned_site_drill_moves_all_and_asks_once(
         assert f"of {pair.copied.name}</h2>" in text
     assert [one.id for one in list_sites(site.files)[0]] == [drill.id]
     with pytest.raises(Refused, match=r"site drill .* is done"):
-        resume_site(site.files, drill.id, SiteYes())
+        resume_site(site.actor(), drill.id)
 
 
 def quotas(pair: Pair) -> list[Quota]:
@@ -141,13 +141,13 @@ def test_quotas_that_were_lowered_are_restored_when_no_member_needs_it(
     first, second = drill.members
     operator = SiteYes(frozenset({DrillPhase.APPLY}))
     with pytest.raises(Refused, match="apply was not confirmed"):
-        resume_site(site.files, drill.id, operator, left_out=[first.pipeline])
+        resume_site(site.actor(operator), drill.id, ResumeOptions(left_out=[first.pipeline]))
     assert Quota(EVERYONE, 1.0) in quotas(pair)
     now = read_site(site.files, drill.id)
     assert [state.status for state in now.members] == [MemberStatus.LEFT_OUT, MemberStatus.WAITING]
     assert now.drills[0].status is DrillStatus.ABORTED
     assert "may need them" in " ".join(now.drills[0].blockers)
-    aborted = abort_site(site.files, drill.id, SiteYes())
+    aborted = abort_site(site.actor(), drill.id)
     assert aborted.status is DrillStatus.ABORTED
     eventually(lambda: quotas(pair) == before, "the quotas are as before")
     set_quotas(at, Quota(ANN, None))
@@ -169,9 +169,9 @@ def test_quotas_are_not_kept_for_a_member_that_has_not_recorded_them(
             site.start(DrillKind.PLANNED, source.cluster_id, operator, options)
         assert Quota(EVERYONE, 1.0) in quotas(first)
         ((drill,), _) = list_sites(site.files)
-        resume_site(site.files, drill.id, operator, left_out=[first.copied.name])
+        resume_site(site.actor(operator), drill.id, ResumeOptions(left_out=[first.copied.name]))
     eventually(lambda: quotas(first) == before, "the quotas are as before")
-    resumed = resume_site(site.files, drill.id, SiteYes())
+    resumed = resume_site(site.actor(), drill.id)
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
     assert find_change_of(resumed.drills[1], None, ChangeKind.QUOTAS) is None
     assert quotas(first) == before, "quotas are not lowered any more"
@@ -193,7 +193,7 @@ def test_killed_again_and_again_and_resumed_elsewhere(
         kill_at(step, tmp_path / "crash", *command, "-d", site.directory)
         ((drill,), _) = list_sites(site.files)
         action = ("resume", drill.id)
-    resumed = resume_site(site.files, drill.id, SiteYes())
+    resumed = resume_site(site.actor(), drill.id)
     assert resumed.status is DrillStatus.DONE, site_markdown(resumed)
     for member in members(site):
         for number, group in enumerate(member.groups):
@@ -227,7 +227,7 @@ def test_a_member_that_fails_is_held_and_holds_the_others_at_the_barrier(
     ((drill,), _) = list_sites(site.files)
     assert all(own.figures.opened_ms is None for own in drill.drills)
     assert drill.drills[1].record(DrillPhase.VERIFY).status == "done"
-    resumed = resume_site(site.files, drill.id, SiteYes())
+    resumed = resume_site(site.actor(), drill.id)
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
     assert resumed.drills[0].status is DrillStatus.ABORTED
     left = [offset for group in failing.groups for offset in failing.target_offsets(group).values()]
@@ -235,7 +235,7 @@ def test_a_member_that_fails_is_held_and_holds_the_others_at_the_barrier(
     # Without it, the drill of the site has ended.
     assert read_site(site.files, drill.id).is_over
     with pytest.raises(Refused, match="is done"):
-        abort_site(site.files, drill.id, SiteYes())
+        abort_site(site.actor(), drill.id)
 
 
 def test_leaving_out_is_completed_after_a_kill(
@@ -250,7 +250,7 @@ def test_leaving_out_is_completed_after_a_kill(
     kill_at("site-left-out", tmp_path / "crash", *resume, "--leave-out", name)
     killed = read_site(site.files, drill.id)
     assert killed.members[0].left_out and not killed.drills[0].is_over
-    resumed = resume_site(site.files, drill.id, SiteYes())
+    resumed = resume_site(site.actor(), drill.id)
     statuses = [own.status for own in resumed.drills]
     assert statuses == [DrillStatus.ABORTED, DrillStatus.DONE]
 
@@ -284,11 +284,12 @@ def test_what_another_operator_chose_meanwhile_is_kept(site: Site, source: Kafka
 
     def leave_out() -> None:
         operator = SiteYes(frozenset({DrillPhase.APPLY}))
+        how = ResumeOptions(left_out=[drill.members[0].pipeline])
         with pytest.raises(Refused, match="apply was not confirmed"):
-            resume_site(site.files, drill.id, operator, left_out=[drill.members[0].pipeline])
+            resume_site(site.actor(operator), drill.id, how)
 
     operator = Interrupted(frozenset({QuestionKind.LEAVE_OUT}), act=leave_out)
-    resumed = resume_site(site.files, drill.id, operator)
+    resumed = resume_site(site.actor(operator), drill.id)
     assert [state.status for state in resumed.members] == [MemberStatus.LEFT_OUT, MemberStatus.DONE]
     assert read_site(site.files, drill.id).mark.left_out == (drill.members[0].member.drill,)
 
@@ -305,18 +306,18 @@ def test_a_target_that_opens_while_an_abort_begins(
         with monkeypatch.context() as patch:
             for phase, name in fails.items():
                 patch.setitem(RUNS, phase, fail_for(name, RUNS[phase]))
-            resume_site(site.files, drill.id, SiteYes())
+            resume_site(site.actor(), drill.id)
 
     with pytest.raises(Refused, match="the target was opened"):
-        abort_site(site.files, drill.id, Interrupted(act=resume))
+        abort_site(site.actor(Interrupted(act=resume)), drill.id)
     now = read_site(site.files, drill.id)
     assert [state.status for state in now.members] == [MemberStatus.OPENED, MemberStatus.ABORTING]
     with pytest.raises(Refused, match="is being aborted"):
-        resume_site(site.files, drill.id, SiteYes())
-    assert abort_site(site.files, drill.id, SiteYes()).status is DrillStatus.OPEN
+        resume_site(site.actor(), drill.id)
+    assert abort_site(site.actor(), drill.id).status is DrillStatus.OPEN
     with pytest.raises(Refused, match=f"the target of {first} was opened"):
-        resume_site(site.files, drill.id, SiteYes(), left_out=[first])
-    done = resume_site(site.files, drill.id, SiteYes())
+        resume_site(site.actor(), drill.id, ResumeOptions(left_out=[first]))
+    done = resume_site(site.actor(), drill.id)
     assert [state.status for state in done.members] == [MemberStatus.DONE, MemberStatus.ABORTED]
 
 
@@ -352,13 +353,13 @@ def test_other_files_are_asked_about_and_production_needs_unlock(
     changed.write_text(changed.read_text() + "# another\n")
     operator = SiteYes(frozenset({QuestionKind.CHANGED_FILES}))
     with pytest.raises(Refused, match="continuing with other files was not confirmed"):
-        resume_site(site.files, drill.id, operator)
+        resume_site(site.actor(operator), drill.id)
     (question,) = operator.questions
     assert len(question.lines) == 1 and str(changed) in question.lines[0]
     changed.write_text(changed.read_text().replace("# another\n", "environment: production\n"))
     with pytest.raises(Refused, match="the environment is production"):
-        resume_site(site.files, drill.id, SiteYes())
-    assert abort_site(site.files, drill.id, SiteYes(), unlock=True).status is DrillStatus.ABORTED
+        resume_site(site.actor(), drill.id)
+    assert abort_site(site.actor(unlock=True), drill.id).status is DrillStatus.ABORTED
 
 
 def test_an_abort_without_a_terminal_says_how_to_abort(site: Site, source: KafkaNode) -> None:
@@ -462,9 +463,9 @@ def test_the_access_rules_of_a_lost_member_are_deleted(
     lost.close()
     operator = SiteYes(frozenset({QuestionKind.LEAVE_OUT}))
     with pytest.raises(Refused, match="not confirmed"):
-        abort_site(site.files, drill.id, operator)
+        abort_site(site.actor(operator), drill.id)
     assert operator.asked(QuestionKind.LEAVE_OUT)[0].pipelines == (second.copied.name,)
-    assert abort_site(site.files, drill.id, SiteYes()).status is DrillStatus.ABORTED
+    assert abort_site(site.actor(), drill.id).status is DrillStatus.ABORTED
     eventually(lambda: list_acls(at) == before, "the rules are as before")
     with pytest.raises(ConfigError, match="no drill nothing"):
         read_site(site.files, "nothing")

@@ -14,7 +14,14 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import DrillStatus
 from k2ktui.fleet.files import read_directory
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.site.operations import SiteChoice, list_sites, read_site, start_site, verify_site
+from k2ktui.site.operations import (
+    SiteActor,
+    SiteChoice,
+    list_sites,
+    read_site,
+    start_site,
+    verify_site,
+)
 from k2ktui.site.report import site_markdown
 from tests.support.clusters.kafka import START_S, eventually
 from tests.support.commands.cli import k2ktui_json
@@ -110,11 +117,10 @@ def test_a_site_comes_back(tmp_path: Path, source: KafkaNode, target: KafkaNode)
         for work in works:
             work.forward.catch_up()
         there = start_site(
-            read_directory(directory),
+            SiteActor(read_directory(directory), SiteYes()),
             DrillKind.PLANNED,
             QUICK,
             SiteChoice(source.cluster_id),
-            SiteYes(),
         )
         assert there.status is DrillStatus.DONE, site_markdown(there)
         for work in works:
@@ -124,11 +130,10 @@ def test_a_site_comes_back(tmp_path: Path, source: KafkaNode, target: KafkaNode)
             work.copy_back()
         operator = SiteYes()
         back = start_site(
-            read_directory(directory),
+            SiteActor(read_directory(directory), operator),
             DrillKind.FAILBACK,
             replace(QUICK, watch_s=5.0),
             SiteChoice(target.cluster_id),
-            operator,
         )
         assert back.status is DrillStatus.DONE, site_markdown(back)
         assert DrillPhase.OPEN_TARGET in operator.phases

@@ -13,7 +13,7 @@ from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import list_drills, resume_drill, start_drill
 from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import Drill, DrillOptions
+from k2ktui.engine.drill.model import Drill, DrillOptions, ResumeOptions
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import Flow
@@ -126,7 +126,7 @@ class Workload:
         return resume_drill(
             Actor(self.reverse_flow, [str(self.back)], MAY, operator or Yes()),
             drill.id,
-            chosen=chosen,
+            ResumeOptions(chosen=chosen),
         )
 
     def failbacks(self) -> list[Drill]:

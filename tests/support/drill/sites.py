@@ -12,7 +12,7 @@ from k2ktui.engine.drill.model import DrillOptions
 from k2ktui.engine.drill.site import SiteDrill
 from k2ktui.fleet.files import PipelineFile, read_directory
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.site.operations import SiteChoice, start_site
+from k2ktui.site.operations import SiteActor, SiteChoice, start_site
 from tests.support.clusters.kafka import TIMEOUT, admin, await_stable
 from tests.support.drill.runs import QUICK, Pair
 
@@ -71,6 +71,10 @@ class Site:
                 await_stable(copied.target, copied.state)
         return read_directory(self.directory)
 
+    def actor(self, operator: SiteYes | None = None, *, unlock: bool = False) -> SiteActor:
+        """Return who acts on its drills."""
+        return SiteActor(self.files, operator or SiteYes(), unlock)
+
     def start(
         self,
         kind: DrillKind,
@@ -81,4 +85,4 @@ class Site:
     ) -> SiteDrill:
         """Begin a site drill in this process."""
         chosen = SiteChoice(cluster, **choice)  # type: ignore[arg-type]
-        return start_site(self.files, kind, options, chosen, operator or SiteYes())
+        return start_site(self.actor(operator), kind, options, chosen)

@@ -18,7 +18,7 @@ from k2ktui.drill.changes.handlers import HANDLERS, restore
 from k2ktui.drill.peers import ALONE
 from k2ktui.drill.phases import source
 from k2ktui.drill.previews import preview_abort, preview_resume
-from k2ktui.drill.report import report_text
+from k2ktui.drill.report import make_report, render_text
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.changes import EVERYONE, describe_undo
 from k2ktui.engine.drill.checks import DrillPhase
@@ -49,7 +49,7 @@ def test_its_record_is_read_and_written_as_it_was() -> None:
     assert json.dumps(drill_body(drill)) == RECORD.strip()
     (change,) = drill.changes
     assert describe_undo(drill, change.kind) == change.undo
-    shown = "\n".join(report_text(drill))
+    shown = "\n".join(render_text(make_report(drill)))
     assert "set the producer quotas of the source to 1 byte per second: made" in shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k2ktui.drill.report import make_report, report_markdown, report_text
+from k2ktui.drill.report import make_report, render_text, report_markdown
 from k2ktui.drill.report_html import report_html
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook, HookStatus, new_record
@@ -17,7 +17,7 @@ LEFT_OUT = {"of the tool", "hash"}
 
 
 def text_of(drill: Drill) -> str:
-    return "\n".join(report_text(drill))
+    return "\n".join(render_text(make_report(drill)))
 
 
 def test_it_says_what_the_markdown_says() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from k2ktui.cli.drill.operators import TerminalOperator
 from k2ktui.drill.operator import Question, QuestionKind, step_question
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus
@@ -15,6 +14,7 @@ from k2ktui.engine.drill.site import SiteDrill, gather_site
 from k2ktui.engine.drill.site_mark import SiteMark, SiteMember, member_drill_id
 from k2ktui.engine.drill.site_selection import SiteFile
 from k2ktui.engine.drill.steps import describe_phase_of
+from k2ktui.site.operations import SiteActor
 from k2ktui.site.run import _not_confirmed, _step_question, leave_out_question
 from tests.support.commands.transcript import Typed, typed
 from tests.support.console.sites import SITE, held, planned
@@ -138,8 +138,8 @@ def site_of(*drills: Drill, errors: Mapping[str, str] | None = None) -> SiteDril
 def acts(site: SiteDrill, *questions: Question) -> Callable[..., SiteDrill]:
     """Return an operation that shows a site drill, asks, and returns it."""
 
-    def operate(*given: Any, **_: Any) -> SiteDrill:
-        (operator,) = (one for one in given if isinstance(one, TerminalOperator))
+    def operate(actor: SiteActor, *_: Any, **__: Any) -> SiteDrill:
+        operator = actor.operator
         operator.show(site)
         for question in questions:
             if not operator.ask(question):
