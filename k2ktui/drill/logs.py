@@ -7,14 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import Cluster, Partition, list_partitions
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.topics.record_times import read_times
+from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.text import list_names, safe_text
@@ -63,6 +64,22 @@ class SourceLogEnd:
         return self.position == self.stable == self.high
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLogs:
+    """What could be read of the source's logs, and what could not.
+
+    Attributes:
+        ends: the partitions that could be read, sorted.
+        unread: partitions without a leader, and topics that could not be described.
+        gone: partitions with a position that do not exist on the source; not those of topics that
+            a pattern selects, which may be deleted.
+    """
+
+    ends: Sequence[SourceLogEnd]
+    unread: Sequence[SourcePartition | str] = ()
+    gone: Sequence[SourcePartition] = ()
+
+
 class SourceLogs:
     """Reads the ends of the replicated partitions; keeps its connections."""
 
@@ -97,16 +114,17 @@ class SourceLogs:
             ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
             NothingCopied: nothing was replicated yet.
         """
-        ends, unread = self._read(self._mappings.read_copier().positions)
+        logs = self._read(self._mappings.read_copier().positions)
+        unread = [at for at in logs.unread if isinstance(at, SourcePartition)]
         if unread:
             topic, number = unread[0].topic, unread[0].partition
             raise ConnectionFailed(
                 f"the log end of {safe_text(topic)}-{number} on the source cannot be read",
                 hint="Check that each partition has a leader.",
             )
-        return ends
+        return list(logs.ends)
 
-    def read_known(self) -> tuple[list[SourceLogEnd], list[SourcePartition]]:
+    def read_known(self) -> KnownLogs:
         """Return the same for a check, also before the first copy, and what could not be read.
 
         Raises:
@@ -118,15 +136,27 @@ class SourceLogs:
             positions = {}
         return self._read(positions)
 
-    def _read(
-        self, positions: Mapping[SourcePartition, Position]
-    ) -> tuple[list[SourceLogEnd], list[SourcePartition]]:
+    def _read(self, positions: Mapping[SourcePartition, Position]) -> KnownLogs:
         source = self._source
-        where = list_partitions(source, self._topics(positions))
+        described = source.describe(self._topics(positions))
+        where = [
+            (topic.name, number)
+            for topic in described.values()
+            if isinstance(topic, TopicDescription)
+            for number in range(topic.partitions)
+        ]
+        unread: list[SourcePartition | str] = [
+            name
+            for name, answer in described.items()
+            if isinstance(answer, KafkaError) and answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+        ]
+        passed = {*find_deleted(self._flow.config.topics, described), *unread}
+        exist = {SourcePartition(*name) for name in where}
+        gone = [at for at in sorted(positions.keys() - exist) if at.topic not in passed]
         starts = source.offsets(where, OffsetSpec.earliest())
         stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = source.offsets(where, OffsetSpec.latest())
-        ends, unread = [], []
+        ends = []
         for name in sorted(where):
             at = SourcePartition(*name)
             if not (name in starts and name in stable and name in high):
@@ -135,7 +165,7 @@ class SourceLogs:
             position = positions.get(at)
             offset = position.offset if position else None
             ends.append(SourceLogEnd(at, offset, starts[name], stable[name], high[name]))
-        return self._pass_markers(ends) if self._flow.is_mirror else ends, unread
+        return KnownLogs(self._pass_markers(ends) if self._flow.is_mirror else ends, unread, gone)
 
     def _pass_markers(self, ends: list[SourceLogEnd]) -> list[SourceLogEnd]:
         """Return the ends with positions behind markers of transactions at the end of a log.
@@ -189,17 +219,18 @@ def _size(record: KafkaRecord) -> int:
 def count_written(
     before: Iterable[SourceLogEnd],
     after: Iterable[SourceLogEnd],
-    unread: Collection[SourcePartition] = (),
+    unread: Collection[SourcePartition | str] = (),
 ) -> dict[SourcePartition, int]:
     """Return by how much high watermarks have moved between two readings, where they have.
 
-    A partition that has appeared or gone counts, except those that one of them could not read.
+    A partition that has appeared or gone counts, except those that one of them could not read,
+    and those of topics that it could not describe.
     """
     was, now = ({end.at: end.high for end in ends} for ends in (before, after))
     return {
         at: now.get(at, 0) - was.get(at, 0)
         for at in sorted(was.keys() | now.keys())
-        if at not in unread and was.get(at) != now.get(at)
+        if was.get(at) != now.get(at) and at not in unread and at.topic not in unread
     }
 
 

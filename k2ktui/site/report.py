@@ -18,7 +18,7 @@ from k2ktui.drill.report import (
 )
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus
-from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
+from k2ktui.engine.drill.site import BARRIER, MemberState, MemberStatus, SiteDrill, can_all_go_back
 from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
 
 _NAMED = 10
@@ -151,6 +151,10 @@ def describe_member(state: MemberState) -> str:
     """Return what a member waits for, or came to, in one line; safe to print."""
     if state.error:
         return safe_message(state.error)
+    if state.left_out:
+        return "by a typed choice: the others go on without it"
+    if state.status is MemberStatus.READY:
+        return f"verified; {BARRIER} waits for the others"
     if state.drill is None:
         return "not begun"
     return safe_message(describe_state(state.drill))

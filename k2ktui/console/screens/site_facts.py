@@ -77,11 +77,7 @@ def phase_strip(member: MemberState, glyphs: Glyphs) -> Line:
 def describe_member(member: MemberState) -> str:
     """Return why a member is held, what it does, or what has become of it."""
     drill = member.drill
-    if member.status is MemberStatus.LEFT_OUT:
-        return member.error or "by a typed choice: the others go on without it"
-    if member.status is MemberStatus.READY:
-        return f"verified; {BARRIER} waits for the others"
-    if drill is not None and not drill.is_over and _failed(drill):
+    if drill is not None and not (member.left_out or drill.is_over) and _failed(drill):
         return describe_state(drill)  # with its phase, where the error is only the reason
     return report.describe_member(member)
 

@@ -216,12 +216,29 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
     return decide(
         text,
         [f"{name}: {lag:,}{_name_behind(after[name])}" for name, lag in waiting.items()],
-        f"Start the consumers of {first_names(waiting)} with bootstrap.servers of the target, "
-        "and see their logs.",
+        _advise({name: after[name] for name in waiting}),
         missing,
         bad_after=": ",
         unknown_after="; no offset on the target: ",
     )
+
+
+def _advise(waiting: Mapping[str, GroupLag]) -> str:
+    """Say what to do about groups that do not catch up."""
+    behind = [name for name, lag in waiting.items() if lag.behind]
+    slow = [name for name in waiting if name not in behind]
+    parts = []
+    if slow:
+        parts.append(
+            f"Start the consumers of {first_names(slow)} with bootstrap.servers of the target, "
+            "and see their logs."
+        )
+    if behind:
+        parts.append(
+            f"Find out what has set {first_names(behind)} back on the target: they read records "
+            "again up to the applied offsets."
+        )
+    return " ".join(parts)
 
 
 def _by_group(applied: Mapping[tuple[str, str, int], int]) -> Applied:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 from time import sleep
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from k2ktui.drill.checks.findings import Route, find_loops
 from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
 from k2ktui.drill.copier import watch_copier
-from k2ktui.drill.logs import SourceLogEnd, SourceLogs, count_written
+from k2ktui.drill.logs import KnownLogs, SourceLogEnd, SourceLogs, count_written
 from k2ktui.engine.drill.checks import (
     CheckFinding,
     DrillKind,
@@ -26,6 +27,7 @@ from k2ktui.engine.drill.checks import (
 )
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
@@ -41,35 +43,36 @@ from k2ktui.text import counted, safe_text
 _CONNECT_S = 10.0
 _DESCRIBE_S = 5.0
 T = TypeVar("T")
-_Read = tuple[list[SourceLogEnd], list[SourcePartition]]
 
 
 @check("D39", "producers fenced", {DrillPhase.FENCE_PRODUCERS: SWITCHOVERS}, blocks=SWITCHOVERS)
 def check_producers(context: CheckContext) -> CheckFinding:
-    """Pass if the source's end offsets do not move for a time, and no transaction is open."""
+    """Pass if the source's end offsets do not move for a time, no topic of the pipeline appears or
+    goes, and no transaction is open.
+    """
     seconds = context.limits.frozen_s
 
-    def read(logs: SourceLogs) -> tuple[_Read, _Read]:
+    def read(logs: SourceLogs) -> tuple[KnownLogs, KnownLogs]:
         before = logs.read_known()
         sleep(seconds)
         return before, logs.read_known()
 
-    twice = _read_logs(context, "the source's end offsets twice", read)
-    (before, unread), (after, unread_later) = twice
-    unknown = {*unread, *unread_later}
-    known = {end.at for end in (*before, *after)} - unknown
-    moved = count_written(before, after, unknown)
-    held = [end for end in after if end.in_transactions]
+    before, after = _read_logs(context, "the source's end offsets twice", read)
+    unknown = {*before.unread, *after.unread}
+    was, now = ({end.at for end in logs.ends} for logs in (before, after))
+    known = {at for at in was | now if at not in unknown and at.topic not in unknown}
+    moved = count_written(before.ends, after.ends, unknown)
+    held = [end for end in after.ends if end.in_transactions]
     text = (
         f"{len(moved):,} of {counted(len(known), 'partition')} moved in {seconds:g} s, "
         f"{len(held):,} with an open transaction"
     )
     if moved:
-        return fails(
-            f"{text}: {first_names(f'{at} by {count:,}' for at, count in moved.items())}",
-            f"Stop the producers that still write to {first_names({at.topic for at in moved})} on "
-            "the source.",
-        )
+        appeared = moved.keys() - was
+        gone = moved.keys() - now
+        shown = [f"{at} by {moved[at]:,}" for at in moved.keys() & was & now]
+        shown += [f"{at} appeared" for at in appeared] + [f"{at} is gone" for at in gone]
+        return fails(f"{text}: {first_names(shown)}", _stop_changes(moved, appeared | gone))
     if held:
         first = held[0]
         return fails(
@@ -82,6 +85,25 @@ def check_producers(context: CheckContext) -> CheckFinding:
     if unknown or not known:
         return could_not_check(f"{text}; some end offsets are unknown")
     return passes(text)
+
+
+def _stop_changes(
+    moved: Collection[SourcePartition], came_or_went: Collection[SourcePartition]
+) -> str:
+    """Say who has to stop what: producers that write, or what creates and deletes topics."""
+    written = {at.topic for at in moved if at not in came_or_went}
+    other = {at.topic for at in came_or_went}
+    parts = []
+    if written:
+        parts.append(
+            f"Stop the producers that still write to {first_names(written)} on the source."
+        )
+    if other:
+        parts.append(
+            "Stop what creates or deletes topics on the source until the drill is over: "
+            f"{first_names(other)}."
+        )
+    return " ".join(parts)
 
 
 def _read_logs(context: CheckContext, name: str, read: Callable[[SourceLogs], T]) -> T:
@@ -99,7 +121,8 @@ def check_drained(context: CheckContext) -> CheckFinding:
     """Pass if replicated position, last stable offset and high watermark are equal on every
     partition.
     """
-    ends, unread = _read_logs(context, "how far the copy is", SourceLogs.read_known)
+    logs = _read_logs(context, "how far the copy is", SourceLogs.read_known)
+    ends, unread = logs.ends, [*logs.unread, *logs.gone]
     if not ends and not unread:
         return could_not_check("no partition is selected")
     left = [end for end in ends if not end.is_drained]
@@ -137,7 +160,7 @@ def check_applied(context: CheckContext) -> CheckFinding:
     """Pass if the target returns every offset that the drill committed."""
     applied = context.facts.applied
     if applied is None:
-        return could_not_check("the drill has committed no offsets yet")
+        return could_not_check("it is not known which offsets the drill has committed")
     context.cluster("target")
 
     def read() -> dict[str, GroupView]:
@@ -173,7 +196,9 @@ def check_applied(context: CheckContext) -> CheckFinding:
 
 @check("D42", "replicator fenced", {DrillPhase.FENCE_REPLICATOR: MOVES}, blocks=MOVES)
 def check_replicator(context: CheckContext) -> CheckFinding:
-    """Pass if no run is alive, and every transactional id has the epoch that the drill left."""
+    """Pass if no run is alive, and every transactional id has the epoch that the drill left; of
+    MirrorMaker 2, if nothing shows that it runs, and its copies receive no records.
+    """
     if context.flow.pipeline is None:
         return _check_other_copier(context)
     now_ms = int(time.time() * 1000)
@@ -237,17 +262,24 @@ def check_moved(context: CheckContext) -> CheckFinding:
 def _check_other_copier(context: CheckContext) -> CheckFinding:
     target = context.cluster("target")
 
-    def read() -> tuple[CopierObservation, int] | None:
+    def read() -> CopierObservation | None:
         source = source_cluster(context.config)  # may be down
+        # Another cluster under its address is no source that answers.
+        source.expected_id = context.facts.cluster_ids[0]
         try:
-            return watch_copier(context.flow, source, target)
+            watched = watch_copier(context.flow, source, target)
+        except K2kError as error:
+            # What it says of itself counts, also if the ends of its copies cannot be read.
+            seen = context.flow.observe_copier(target)
+            why = f"whether its copies receive records is unknown: {error.message}"
+            return seen and replace(seen, unproven=seen.unproven or why)
         finally:
             source.disconnect()
+        return watched and watched[0]
 
-    watched = context.read("what copies", read)
-    if watched is None:
+    seen = context.read("what copies", read)
+    if seen is None:
         return could_not_check("another program copies: stop it, and see that it stays stopped")
-    seen, _ = watched
     if seen.signs:
         return fails(f"{seen.name} still copies: {'; '.join(seen.signs)}", seen.how_to_stop)
     if seen.unproven:

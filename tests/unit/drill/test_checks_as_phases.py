@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill import copier
 from k2ktui.drill.checks import after, cut_over
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.registration import Ask
@@ -24,8 +25,11 @@ from k2ktui.engine.drill.model import Fence
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.plan import Action
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
-from k2ktui.sync.flow import CopierObservation, Flow
+from k2ktui.kafka.topic_description import TopicDescription
+from k2ktui.replication.topics.record_times import RecordTimes
+from k2ktui.sync.flow import CopierObservation, Flow, FlowKind
 from k2ktui.sync.mapping.source import CopierState, MappingSource, NothingCopied
 from tests.unit.engine.test_plan import PLAN, ROW
 from tests.unit.golden.cases.clusters import ClusterAnswers, Partition
@@ -34,14 +38,23 @@ from tests.unit.replication.test_deleted_topics import config
 AT = SourcePartition("orders", 0)
 NO_FACTS = DrillFacts()
 PASS, FAIL, UNKNOWN = DrillCheckOutcome
+_STOP_TOPICS = "Stop what creates or deletes topics on the source until the drill is over: {}."
 
 
 @dataclass
 class Logs(ClusterAnswers):
-    """A cluster with logs, some of them with an open transaction, or without a leader."""
+    """A cluster with logs, some of them with an open transaction, or without a leader.
+
+    Some topics may not be described.
+    """
 
     stable: Mapping[Partition, int] = field(default_factory=dict)
     leaderless: Collection[Partition] = ()
+    denied: Collection[str] = ()
+
+    def describe(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return super().describe(names) | {name: denied for name in names if name in self.denied}
 
     def offsets(
         self, partitions: Collection[Partition], spec: OffsetSpec, *rest: object, **named: object
@@ -76,7 +89,12 @@ class FakeFlow(Flow):
 
     @property
     def pipeline(self) -> PipelineConfig | None:
-        return self.config if self.observe is None else None
+        own = self.observe is None and self.kind is FlowKind.PIPELINE
+        return self.config if own else None
+
+    @property
+    def is_mirror(self) -> bool:
+        return self.observe is not None
 
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         return cast(MappingSource, Mappings(self.known))
@@ -168,19 +186,32 @@ def test_what_is_left_is_said_before_what_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("logs", "evidence"),
+    ("logs", "evidence", "hint"),
     [
         (
             {"orders": [(0, 7)]},
-            "1 of 1 partition moved in 0 s, 0 with an open transaction: {} by 2",
+            "1 of 1 partition moved in 0 s, 0 with an open transaction: orders-0 by 2",
+            "Stop the producers that still write to orders on the source.",
         ),
         # The phase begins again, too, when a topic appears or goes.
-        ({"orders": [(0, 5)], "orders.new": [(0, 0)]}, "1 of 2 partitions moved in 0 s, 0 with"),
-        ({"orders.new": [(0, 1)]}, "2 of 2 partitions moved in 0 s, 0 with an open transaction"),
+        (
+            {"orders": [(0, 5)], "orders.new": [(0, 0)]},
+            "1 of 2 partitions moved in 0 s, 0 with an open transaction: orders.new-0 appeared",
+            _STOP_TOPICS.format("orders.new"),
+        ),
+        (
+            {"orders.new": [(0, 1)]},
+            "2 of 2 partitions moved in 0 s, 0 with an open transaction: orders-0 is gone, "
+            "orders.new-0 appeared",
+            _STOP_TOPICS.format("orders, orders.new"),
+        ),
     ],
 )
-def test_whatever_changes_the_logs_of_the_source_is_a_write(
-    logs: Mapping[str, Collection[tuple[int, int]]], evidence: str, monkeypatch: pytest.MonkeyPatch
+def test_whatever_changes_the_logs_of_the_source_fails_the_check(
+    logs: Mapping[str, Collection[tuple[int, int]]],
+    evidence: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drill = Drill(5)
     finding = drill.ask(cut_over.check_producers)
@@ -190,7 +221,7 @@ def test_whatever_changes_the_logs_of_the_source_is_a_write(
     monkeypatch.setattr(cut_over, "sleep", lambda _: setattr(drill.source, "topics", logs))
     finding = drill.ask(cut_over.check_producers)
     assert finding.outcome is FAIL
-    assert finding.evidence.startswith(evidence.format("orders-0"))
+    assert (finding.evidence, finding.hint) == (evidence, hint)
     assert count_written(before, drill.open_logs().read())
 
 
@@ -202,6 +233,25 @@ def test_a_log_that_one_reading_lacks_is_unknown(monkeypatch: pytest.MonkeyPatch
     assert finding.outcome is UNKNOWN and finding.evidence.endswith("end offsets are unknown")
     monkeypatch.setattr(cut_over, "sleep", lambda _: setattr(drill.source, "leaderless", ()))
     assert drill.ask(cut_over.check_producers).outcome is UNKNOWN, "it was unknown before"
+
+
+def test_a_topic_that_cannot_be_described_once_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    drill = Drill(5)
+    drill.source.topics = {"orders": [(0, 5), (0, 5)]}
+    monkeypatch.setattr(cut_over, "sleep", lambda _: setattr(drill.source, "denied", ["orders"]))
+    assert drill.ask(cut_over.check_producers).outcome is UNKNOWN
+    monkeypatch.setattr(cut_over, "sleep", lambda _: setattr(drill.source, "denied", ()))
+    assert drill.ask(cut_over.check_producers).outcome is UNKNOWN
+    assert drill.ask(cut_over.check_producers).outcome is PASS
+
+
+def test_positions_of_partitions_that_cannot_be_read_are_not_drained() -> None:
+    drill = Drill(5, 3)
+    finding = drill.ask(cut_over.check_drained)
+    assert finding.outcome is UNKNOWN and finding.evidence.endswith("; unknown: orders-1")
+    drill.source.denied = ["orders"]
+    finding = drill.ask(cut_over.check_drained)
+    assert finding.outcome is UNKNOWN and finding.evidence.endswith("; unknown: orders")
 
 
 def test_open_transactions_fail_the_check_before_anything_was_copied() -> None:
@@ -235,25 +285,95 @@ def test_the_phase_begins_again_when_a_topic_goes(monkeypatch: pytest.MonkeyPatc
     assert seen[1:] == ["still written: orders.old-0", "no write for 20 s of 30 s"]
 
 
-def test_records_of_a_copy_are_a_sign_that_another_program_copies() -> None:
+STOPPED = CopierObservation("MirrorMaker 2", (), "its group is empty", "", "Stop it.")
+WRITTEN = RecordTimes({("orders", 0): 1.0})
+MARKER = RecordTimes(exhausted=frozenset({("orders", 0)}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "times", "outcome", "evidence"),
+    [
+        ({}, {}, WRITTEN, PASS, "MirrorMaker 2 is stopped: its group is empty"),
+        (
+            {},
+            {"topics": {"orders": [(0, 6)]}},
+            WRITTEN,
+            FAIL,
+            "MirrorMaker 2 still copies: records were written to orders-0",
+        ),
+        # A topic that was not there is one that it has created.
+        (
+            {"topics": {}},
+            {"topics": {"orders": [(0, 1)]}},
+            WRITTEN,
+            FAIL,
+            "MirrorMaker 2 still copies: records were written to orders-0",
+        ),
+        # The marker that aborts the transaction of a killed program is no record of a copy...
+        (
+            {},
+            {"topics": {"orders": [(0, 6)]}},
+            MARKER,
+            PASS,
+            "MirrorMaker 2 is stopped: its group is empty",
+        ),
+        # ... but a transaction that is open may hold some.
+        (
+            {},
+            {"topics": {"orders": [(0, 6)]}, "stable": {("orders", 0): 5}},
+            MARKER,
+            FAIL,
+            "MirrorMaker 2 still copies: records were written to orders-0",
+        ),
+        # What could not be read does not show that it copies.
+        *(
+            (before, after, times, UNKNOWN, f"it is not known whether records were written to {at}")
+            for before, after, times, at in (
+                ({"leaderless": [("orders", 0)]}, {"leaderless": ()}, WRITTEN, "orders-0"),
+                ({}, {"leaderless": [("orders", 0)]}, WRITTEN, "orders-0"),
+                ({"denied": ["orders"]}, {"denied": ()}, WRITTEN, "orders, orders-0"),
+                ({}, {"topics": {"orders": [(0, 6)]}}, RecordTimes(), "orders-0"),
+                ({}, {"topics": {"orders": [(0, 4)]}}, WRITTEN, "orders-0"),
+            )
+        ),
+    ],
+)
+def test_only_records_of_a_copy_are_a_sign_that_another_program_copies(
+    before: Mapping[str, object],
+    after: Mapping[str, object],
+    times: RecordTimes,
+    outcome: DrillCheckOutcome,
+    evidence: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     drill = Drill(5)
-    stopped = CopierObservation("MirrorMaker 2", (), "its group is empty", "", "Stop it.")
+    monkeypatch.setattr(copier, "read_times", lambda *_: times)
+    for name, value in before.items():
+        setattr(drill.target, name, value)
 
     def observe() -> CopierObservation:
-        return stopped
-
-    def observe_while_it_writes() -> CopierObservation:
-        drill.target.topics = {"orders": [(0, 6)]}
-        return stopped
+        for name, value in after.items():
+            setattr(drill.target, name, value)
+        return STOPPED
 
     drill.flow = replace(drill.flow, observe=observe)
     finding = drill.ask(cut_over.check_replicator)
-    assert finding.outcome is PASS
-    assert finding.evidence == "MirrorMaker 2 is stopped: its group is empty"
-    drill.flow = replace(drill.flow, observe=observe_while_it_writes)
+    assert (finding.outcome, finding.evidence) == (outcome, evidence)
+
+
+def test_what_the_other_program_shows_counts_if_the_ends_of_its_copies_cannot_be_read() -> None:
+    drill = Drill(5)
+    drill.target.error = K2kError("the target is gone")
+    drill.flow = replace(drill.flow, observe=lambda: replace(STOPPED, signs=("it beats",)))
     finding = drill.ask(cut_over.check_replicator)
-    assert finding.outcome is FAIL and finding.hint == "Stop it."
-    assert finding.evidence == "MirrorMaker 2 still copies: records were written to orders-0"
+    assert finding.outcome is FAIL and finding.evidence == "MirrorMaker 2 still copies: it beats"
+    drill.flow = replace(drill.flow, observe=lambda: STOPPED)
+    finding = drill.ask(cut_over.check_replicator)
+    assert finding.outcome is UNKNOWN and finding.evidence.endswith(": the target is gone")
+    # The ends are not asked for if there are no traces to watch beside them.
+    drill.flow = FakeFlow(config(), kind=FlowKind.ALL_PIPELINES)
+    finding = drill.ask(cut_over.check_replicator)
+    assert finding.outcome is UNKNOWN and "see that it stays stopped" in finding.evidence
 
 
 class Groups:
@@ -283,7 +403,12 @@ def test_verify_keeps_what_the_drill_has_applied(monkeypatch: pytest.MonkeyPatch
     assert finding.outcome is FAIL and "g t-0: 9, not 7" in finding.evidence
     resumed = SimpleNamespace(applied=None)
     moves.run_verify(cast(Session, resumed))
-    assert resumed.applied == {}, "another process has applied them"
+    finding = drill.ask(cut_over.check_applied, DrillFacts(applied=resumed.applied))
+    assert finding.outcome is UNKNOWN, "another process has applied them"
+    planned = replace(ahead, rows=(replace(ROW, current=7, proposed=7, action=Action.KEEP),))
+    monkeypatch.setattr(moves, "make_plan", lambda _: planned)
+    moves.run_verify(cast(Session, resumed))
+    assert resumed.applied == {ROW.key: 7}
 
 
 @pytest.mark.parametrize(("offset", "outcome"), [(5, PASS), (3, FAIL)])
@@ -299,3 +424,4 @@ def test_a_group_behind_its_applied_offset_does_not_catch_up(
         assert finding.evidence.endswith(
             "1 not catching up: g: 0, before its applied offset on t-0"
         )
+        assert finding.hint.startswith("Find out what has set g back on the target")
