@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from k2ktui.replication.spark.archive import ARCHIVE_MAKER as SPARK_MAKER
 from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER
+from k2ktui.runtime import node as node_module
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
@@ -58,7 +59,7 @@ SECURE_USERS = (
 )
 
 # Seconds until a long test counts as hanging, unless it says otherwise; others have the default.
-_LONG_TEST_S = 900
+_LONG_TEST_S = 1800
 
 # Long tests in a session that is worth the archive of transforms.
 _MANY = 20
@@ -74,8 +75,11 @@ _TEST_PROPERTIES = {
 }
 
 # A machine that stands still for seconds fences no broker: whoever asks in the moment after would
-# find no broker, and no leader.
-_PATIENT = {"broker.session.timeout.ms": "30000"}
+# find no broker, and no leader. A broker that was killed waits as long before it serves again.
+_SESSION = "broker.session.timeout.ms"
+_SESSION_MS = "10000"
+# Of the clusters of a session without long tests, as only these kill one.
+_PATIENT = {_SESSION: "30000"}
 
 
 def pytest_configure() -> None:
@@ -89,8 +93,9 @@ def pytest_configure() -> None:
     Container images often set PYTHONDONTWRITEBYTECODE. With it, each of the suite's processes and
     each command that a test starts would compile all that it imports.
 
-    A server has the time to start that a busy machine takes.
+    A server has the time to start that a busy machine takes, and a broker to tell that it lives.
     """
+    node_module.DEFAULTS = {**node_module.DEFAULTS, _SESSION: _SESSION_MS}
     for kind in (KafkaNode, RegistryNode):
         kind.START_SECONDS = START_S
     os.environ.setdefault(VARIABLE, USE)
@@ -141,10 +146,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _patience(session: pytest.Session) -> dict[str, str]:
-    """Return :data:`_PATIENT` for a session without long tests.
-
-    A broker that was killed waits as long before it serves again; only long tests kill one.
-    """
+    """Return :data:`_PATIENT` for a session without long tests."""
     return {} if any(map(is_long, session.items)) else _PATIENT
 
 

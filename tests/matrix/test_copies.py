@@ -26,12 +26,12 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import committed
 from tests.support.oracle.judge import Expected, Proof, by_key, prove
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import Pipeline, catch_up_together
 from tests.support.records.kinds import make_all
 from tests.support.records.sent_batches import CODECS, grown_values, make_batch, send_batches
 from tests.support.records.traffic import mixture
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.matrix
 
 _BY_KEY = "by-key."
 Where = tuple[str, int]
@@ -67,9 +67,7 @@ def copy(pair: Pair) -> Copy:
         replication__sink__partition="producer",
         topicCreation__replication__common={"partitions": 3},
     )
-    runs = [pipeline.start("--until-caught-up") for pipeline in (verbatim, chosen)]
-    for run in runs:
-        assert run.wait() == 0, run.tail()
+    for run in catch_up_together(verbatim, chosen):
         assert not run.events("stopped")
     return Copy(pair, kinds, verbatim, chosen, mappings)
 

@@ -17,7 +17,7 @@ from tests.support.clusters.kafka import (
 from tests.support.oracle.judge import prove
 from tests.support.records.traffic import mixture
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.matrix
 
 
 def has(pair: Pair, topic: str, count: int) -> bool:
@@ -31,6 +31,7 @@ def test_it_is_noted_and_no_fault(pair: Pair) -> None:
         produce(pair.source, topic, mixture(seed, 200, 1))
     pipeline = pair.pipeline(f"{gone}|{other}", coordination__mode="shared")
     run = pipeline.start()
+    run.expect("started")
     for topic in (gone, other):
         eventually(partial(has, pair, topic, 200), "copied")
     delete_topic(pair.source, gone)

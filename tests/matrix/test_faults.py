@@ -20,10 +20,10 @@ from tests.support.clusters.kafka import START_S, create_topic, end_offsets, eve
 from tests.support.commands.cli import k2ktui_json
 from tests.support.oracle.judge import COMMIT_TOPIC
 from tests.support.pipelines.pipeline import Pipeline, Run
-from tests.support.pipelines.shared_pipelines import expect_owning
+from tests.support.pipelines.shared_pipelines import GRACE_S, expect_owning
 from tests.support.records.traffic import Traffic
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.matrix
 
 SUPERSEDED = 5
 _SLOTS = 2
@@ -44,7 +44,7 @@ def test_killed_fenced_and_refused(pair: Pair) -> None:
         [*topics, wide],
         coordination__mode=mode,
         spark__slots=_SLOTS,
-        coordination__assignment__graceWindow="6 seconds",
+        coordination__assignment__graceWindow=f"{GRACE_S} seconds",
         # A process that waits for a transaction's end must not be helped by its time-out.
         target__kafka__producer={"transaction.timeout.ms": 600_000},
     )

@@ -34,4 +34,4 @@ from tests.spark.sync.test_mapping_application import (  # noqa: F401
 # Between old and new, and between old ones: the others would take two more minutes.
 PAIRS = conftest.PAIRS[:3]
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.matrix

@@ -18,7 +18,7 @@ from tests.support.pipelines.copied import Copied
 # To the oldest brokers, and from them.
 PAIRS = conftest.PAIRS[:2]
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.matrix
 
 
 @pytest.mark.rotate("stem", ["3", "slot-5.0", "slot-5.1"])

@@ -26,6 +26,7 @@ from tests.support.clusters.kafka import (
 )
 from tests.support.oracle.judge import Expected, by_key, prove
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import catch_up_together
 from tests.support.records.kinds import make_all
 from tests.support.records.traffic import mixture
 
@@ -142,8 +143,7 @@ def test_two_pipelines_share_the_control_topics(
         make_pipeline(topics, shared | {"replication.sink.topic": {"prefix": p}}) for p in prefixes
     ]
     produce(pair[0].source, kinds["mixed"], [Out(b"v", b"k", 0, own), Out(None, b"k", 0)])
-    runs = [pipeline.start("--until-caught-up") for pipeline in pair]
-    assert [run.wait() for run in runs] == [0, 0]
+    catch_up_together(*pair)
     pair[0].settings = {**pair[0].settings, "spark.slots": 3}
     pair[0].catch_up()
 
@@ -191,6 +191,7 @@ def test_several_topics_with_open_transactions_into_one_that_has_records(
         return prove(source, target, pipeline.name, *expected, native={name: prior}).records
 
     with pipeline.start() as run:
+        run.expect("started")
         eventually(lambda: pipeline.is_caught_up(*topics), "copied what it can")
         assert copied() == 3 * 400
         opened[0].commit_transaction(TIMEOUT)

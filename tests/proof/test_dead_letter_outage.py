@@ -19,8 +19,6 @@ from tests.support.records.traffic import Traffic
 pytestmark = pytest.mark.proof
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 
-_STOPPED_S = 60.0
-
 
 @pytest.fixture
 def two(brokers: Brokers) -> Iterator[TwoBrokers]:
@@ -52,14 +50,14 @@ def test_a_dead_letter_topic_without_a_leader(pipeline: Pipeline, two: TwoBroker
         run.expect("firstrecord")
         await_growth(two, f"{waiting}.dead-letter")
         two.stop_second()
-        stopped = run.expect("stopped", timeout=_STOPPED_S)
+        stopped = run.expect("stopped")
         assert stopped["fault"]["kind"] == "unavailable"
         assert stopped["fault"]["source"] == {"topic": waiting, "partition": 0}
         assert f"{waiting}.dead-letter" in str(stopped["fault"])
         await_growth(two, healthy)
         await_growth(two, f"{healthy}.dead-letter")
         two.start()
-        run.expect("resumed", lambda event: event["topic"] == waiting, timeout=_STOPPED_S)
+        run.expect("resumed", lambda event: event["topic"] == waiting)
         await_growth(two, f"{waiting}.dead-letter")
     pipeline.end(run)
     pipeline.prove(100)

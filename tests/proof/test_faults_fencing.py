@@ -22,7 +22,7 @@ pytestmark = pytest.mark.proof
 STEPS = ("joined", "sent", "before-commit", "after-commit")
 
 
-@pytest.mark.timeout(4 * START_TIMEOUT)
+@pytest.mark.timeout(6 * START_TIMEOUT)
 def test_tasks_and_spark_are_suspended(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """Awake again, with its transaction aborted, a task writes nothing; the driver continues.
 
@@ -38,7 +38,7 @@ def test_tasks_and_spark_are_suspended(pipeline: Pipeline, topics: dict[str, int
             reported = run.reported
             stopped = pipeline.suspend_at("sent", run) if what == "worker" else run.java()
             stopped.suspend()
-            run.expect("note", lambda e: "did not end within 3" in e["text"], since=reported)
+            run.expect("note", lambda e: "did not end within" in e["text"], since=reported)
             eventually(lambda: is_gone(stopped), "Spark has killed it")  # noqa: B023
             pipeline.await_copying()
     pipeline.end(run)
@@ -46,7 +46,10 @@ def test_tasks_and_spark_are_suspended(pipeline: Pipeline, topics: dict[str, int
 
 
 def is_gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.mark.timeout(8 * START_TIMEOUT)
@@ -71,7 +74,7 @@ def test_others_take_over(pipeline: Pipeline, topics: dict[str, int], seed: int)
 
         # However they interleave, at most one is left.
         runs = [run, *(pipeline.start() for _ in range(2))]
-        eventually(lambda: sum(run.running for run in runs) <= 1, "one is left", START_TIMEOUT)
+        eventually(lambda: sum(run.running for run in runs) <= 1, "one is left", 2 * START_TIMEOUT)
         left = [run for run in runs if run.running]
         assert {run.wait() for run in runs if run not in left} == {SUPERSEDED}
         said = run.err.read_text()

@@ -29,7 +29,7 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.verbs import k2ktui
 from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
-from tests.support.pipelines.pipeline import Run
+from tests.support.pipelines.pipeline import START_TIMEOUT, Run
 from tests.support.records.traffic import mixture
 
 pytestmark = pytest.mark.proof
@@ -47,7 +47,8 @@ def expect_stop(run: Run, topic: str, partition: int, *kinds: str) -> None:
 
 
 def await_copied(target: KafkaNode, topic: str, count: int) -> None:
-    eventually(lambda: len(read_all(target, topic)) == count, f"{topic} has {count} records")
+    what = f"{topic} has {count} records"
+    eventually(lambda: len(read_all(target, topic)) == count, what, START_TIMEOUT)
 
 
 def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
@@ -141,6 +142,7 @@ def test_topics_are_deleted_created_again_cut_or_refuse_a_record(
     alter_topic(target, large, max_message_bytes="1000000")
     lose(second)
     run = pipeline.start()
+    run.expect("started")
     for topic in (first, second):
         await_copied(target, topic, 279)
     dice = random.Random(3)
@@ -177,7 +179,8 @@ def create_again(node: KafkaNode, topic: str) -> None:
 def measured_topics(run: Run) -> set[str]:
     """Return the topics that have a position in the last collection of metrics."""
     measured_topics = set()
-    for line in run.err.read_text().splitlines():
+    text = run.err.read_text()  # of which the last line may not be whole
+    for line in text[: text.rfind("\n") + 1].splitlines():
         if '"k2k.consumer.source.position"' in line:
             measured_topics = {point["topic"] for point in json.loads(line)["points"]}
     return measured_topics
@@ -199,10 +202,18 @@ def test_topics_that_a_pattern_selects_are_deleted(
     pipeline = make_pipeline(f"{copied}|{running}|{stopped}|{other}")
     file = pipeline.write()
 
+    def await_watch(code: int, text: str = "") -> None:
+        """Wait until the run's heartbeats say so, which come after its events."""
+
+        def says() -> bool:
+            said = k2ktui("watch", "-f", file, "--once")
+            return said.code == code and text in said.out
+
+        eventually(says, f"watch ends with {code}, and says: {text}")
+
     def expect_gone(run: Run, topic: str) -> None:
         run.expect("stopped", lambda e: reported(e, topic, 0, "gone"))
-        said = k2ktui("watch", "-f", file, "--once")
-        assert said.code == FINDINGS and f"offsets acknowledge -f FILE {topic}" in said.out
+        await_watch(FINDINGS, f"offsets acknowledge -f FILE {topic}")
 
     often = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
     run = pipeline.start(env=often)
@@ -215,8 +226,7 @@ def test_topics_that_a_pattern_selects_are_deleted(
     note = "1 topic deleted on the source"
     run.expect("note", lambda e: note in e["text"] and copied in e["text"])
     eventually(lambda: copied not in measured_topics(run), "it has no series")
-    said = k2ktui("watch", "-f", file, "--once")
-    assert f"{note}, no longer copied: {copied}" in said.out
+    await_watch(FINDINGS, f"{note}, no longer copied: {copied}")
     assert not [e for e in run.events("stopped") if reported(e, copied, 0, "gone")]
     delete_topic(source, running)
     expect_gone(run, running)
@@ -233,8 +243,7 @@ def test_topics_that_a_pattern_selects_are_deleted(
         run.expect("note", lambda e: "not copied, acknowledged by" in e["text"], since=since)
         journal = k2ktui("journal", "-f", file, "--json").json["journal"]
         assert [entry["operation"] for entry in journal] == ["offsets acknowledge"] * number
-    said = k2ktui("watch", "-f", file, "--once")
-    assert said.code == 0, said.out
+    await_watch(0)
     produce(source, other, mixture(4, 100, 1))
     await_copied(target, other, 300)
     assert run.stop() == 0

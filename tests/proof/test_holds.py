@@ -28,14 +28,14 @@ from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.kills import NO_TIMEOUT
 from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline, Run
-from tests.support.pipelines.shared_pipelines import SHARED, expect_owning
+from tests.support.pipelines.shared_pipelines import GRACE_S, SHARED, expect_owning
 from tests.support.records.traffic import Traffic, mixture
 
 pytestmark = pytest.mark.proof
 MODE = "coordination.mode"
 STANDBY = {
     MODE: "standby",
-    "coordination.assignment.graceWindow": "6 seconds",
+    "coordination.assignment.graceWindow": f"{GRACE_S} seconds",
     "spark.lap": "30 minutes",
 }
 HEADER: dict[str, Any] = {"set": {"headers.copied": "'yes'"}}

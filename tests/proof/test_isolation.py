@@ -24,13 +24,12 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.kills import NO_TIMEOUT
 from tests.support.pipelines.pipeline import Event, Pipeline, Run
 from tests.support.records.traffic import Traffic
 
 pytestmark = pytest.mark.proof
 
-# The lap gives up after 20 s, the next requests for the transactional id after some more.
-_CONTINUES_S = 60.0
 _HEALTHY = 3
 STATE_TOPIC = "__k2k_state"
 
@@ -90,7 +89,7 @@ class Scene:
 
     def await_stopped(self, run: Run, since: int = 0) -> Event:
         """Wait until the partition is reported as unavailable, and no other one is."""
-        run.expect("stopped", timeout=_CONTINUES_S, since=since)
+        run.expect("stopped", since=since)
         reported = [e for e in run.events()[since:] if e["event"] == "stopped"]
         assert len(reported) == 1, run.tail(100)
         (stopped,) = reported
@@ -134,7 +133,7 @@ def await_growth(two: TwoBrokers, topic: str) -> None:
         def grown(before: dict[int, int] = before) -> bool:
             return all(end > before[number] for number, end in ends().items())
 
-        eventually(grown, f"{topic} grows", _CONTINUES_S)
+        eventually(grown, f"{topic} grows")
 
 
 @pytest.fixture
@@ -147,7 +146,8 @@ def scene(
     create_topic(two, blocked, replicas=[list(outage.replicas)], config=config)
     create_topic(two, healthy, replicas=[[1, 2]] * _HEALTHY)
     settings = {"topicCreation.control.common": {"replication": 2}, "spark.slots": 1}
-    pipeline = make_pipeline([blocked, healthy], settings, two)
+    # A task is suspended until the broker has gone, which may take a minute.
+    pipeline = make_pipeline([blocked, healthy], settings | NO_TIMEOUT, two)
     # With a coordinator that dies, a commit that was asked for may become an abort.
     while not two.coordinates_first(f"{pipeline.name}.0"):
         pipeline.name = unique_name("pipe")
@@ -228,7 +228,7 @@ def test_at_any_time(
             run.expect("firstrecord")
             eventually(lambda: dice.random() < 0.02, "some time has passed")
             two.stop_second()
-            stopped = run.expect("stopped", timeout=_CONTINUES_S)
+            stopped = run.expect("stopped")
             assert stopped["fault"]["source"]["topic"] == away
             await_growth(two, topic)
             if kills_driver:

@@ -30,8 +30,9 @@ from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.process import DrillCommand, comparable
 from tests.support.drill.runs import NOBODY_COMES, Pair, keep_commits
+from tests.support.pipelines.pipeline import START_TIMEOUT
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.proof
 OPTIONS = replace(NOBODY_COMES, wait_s=300.0)
 Compared = dict[str, Any]
 Undisturbed = tuple[Compared, float]
@@ -132,7 +133,7 @@ def away(work: Workload) -> None:
     """Fail over; then records are on both sides that the other side does not have."""
     work.write(work.a, 100)
     k2ktui("jobs", "start", "-f", work.file)
-    eventually(lambda: caught_up(work.file), "the forward pipeline has caught up", 180)
+    eventually(lambda: caught_up(work.file), "the forward pipeline has caught up", START_TIMEOUT)
     work.consume(work.a, work.groups[0], 20)
     work.consume(work.a, work.groups[1], 5)
     drill = DrillCommand(work.file, DrillKind.PLANNED, OPTIONS).run_undisturbed()[0]
@@ -142,7 +143,7 @@ def away(work: Workload) -> None:
     work.consume(work.b, work.groups[0])
     work.consume(work.b, work.groups[1], 50)
     k2ktui("jobs", "start", "-f", work.back)
-    eventually(lambda: caught_up(work.back), "the reverse pipeline has caught up", 180)
+    eventually(lambda: caught_up(work.back), "the reverse pipeline has caught up", START_TIMEOUT)
 
 
 def caught_up(file: Path) -> bool:
@@ -164,14 +165,14 @@ def back_again(work: Workload, drill: Drill) -> Compared:
         work.consume(work.a, group)
         read = {identity: work.read[group].count(identity) for identity in work.content(work.a)}
         assert set(read.values()) == {1} and len(read) == len(work.read[group]), group
-    eventually(lambda: work.content(work.b) == work.content(work.a), "everything is on both", 180)
+    eventually(lambda: work.content(work.b) == work.content(work.a), "everything is on both")
     names = [*work.groups, work.topic, work.reverse_flow.config.name, work.flow.config.name]
     return comparable(drill, names, lambda: jobs)
 
 
 def failback(work: Workload) -> DrillCommand:
     # Longer than the pause of the groups, so that they have read everything when they return.
-    options = replace(OPTIONS, tail=TailChoice.REPLAY, frozen_s=5.0)
+    options = replace(OPTIONS, tail=TailChoice.REPLAY, frozen_s=15.0)
     return DrillCommand(work.back, DrillKind.FAILBACK, options)
 
 

@@ -63,6 +63,7 @@ def test_reset_to_the_latest_is_also_for_what_appears_later(
     produce(source, topic, [Out(b"%d" % i, partition=1) for i in range(50)])
     skipped = end_offsets(source, later), {**end_offsets(source, topic), **ends}
     with pipeline.start() as run:
+        run.expect("started")
         # Where they start is written at once.
         eventually(lambda: all(map(pipeline.is_caught_up, (topic, later))), "both are known")
         produce(source, later, mixture(3, 100, 1))

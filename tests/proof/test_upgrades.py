@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import KINDS, KRaftNode
-from tests.support.clusters.kafka import create_topic
+from tests.support.clusters.kafka import create_topic, eventually
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.traffic import Traffic
 
@@ -31,7 +31,6 @@ def nodes(tmp_path: Path) -> Iterator[list[KRaftNode]]:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(600)
 def test_clusters_are_upgraded_while_a_run_copies(nodes: list[KRaftNode], tmp_path: Path) -> None:
     """First the brokers, then their features: the run meets transaction version 2 on its way."""
     source, target = nodes
@@ -79,6 +78,10 @@ def finalize(node: KafkaNode) -> None:
         newest["transaction.version"] = 2
         for name, level in newest.items():
             assert client.update_features({name: level}) == {name: "OK"}
-        assert client.describe_features()["transaction.version"]["finalized"][1] == 2
+
+        def has_followed() -> bool:
+            return bool(client.describe_features()["transaction.version"]["finalized"][1] == 2)
+
+        eventually(has_followed, "the broker has followed its controller")
     finally:
         client.close()

@@ -18,7 +18,7 @@ from tests.support.clusters.kafka import TIMEOUT, create_topic, produce
 from tests.support.commands.nameless import K2KTUI, nameless, require_nameless
 from tests.support.console.terminal import Terminal
 from tests.support.jobs.jobs import write_pipeline
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline
 from tests.support.records.traffic import mixture
 
 SET = "XDG_STATE_HOME"
@@ -138,7 +138,8 @@ def test_a_pipeline_runs(
     topic = create_topic(source)
     produce(source, topic, mixture(1, 500, 1))
     pipe = Pipeline(tmp_path, source, target, [topic])
-    nameless("start", "-f", pipe.write(), "--until-caught-up", env=nameless_env)
+    start = ("start", "-f", pipe.write(), "--until-caught-up")
+    nameless(*start, env=nameless_env, timeout=RUN_TIMEOUT)
     assert pipe.prove(500)
 
 

@@ -20,7 +20,7 @@ from tests.support.commands.without_spark import PACKAGES, Installed, move_a_gro
 from tests.support.console.terminal import Terminal
 from tests.support.pipelines.copied import Copied
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 

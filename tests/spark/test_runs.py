@@ -33,7 +33,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.pipelines.modes import in_mode
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline
 
 
 def children() -> set[int]:
@@ -136,7 +136,7 @@ def test_a_run_in_this_process(
         [sys.executable, "-c", _RUN, str(path), how],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=RUN_TIMEOUT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr

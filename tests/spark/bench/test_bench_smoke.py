@@ -11,7 +11,6 @@ from bench.model import recall
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_copies_through_the_peer_and_us(tmp_path: Path) -> None:
     """One command starts everything, copies, counts and writes both files."""
     asked = [f"--only=copy/{one}/perf-*" for one in ("mm2-tuned", "bare", "k2ktui")]

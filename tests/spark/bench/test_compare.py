@@ -10,7 +10,6 @@ from bench.compare import COPY, LOCAL, SPARK, main
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_copies_comparisons_and_a_spark_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     """Every comparison must have found all records equal, or it is an error."""
     options = ["--quick", "--records", "40000", "--data", "1000-lz4-4-16k", "--executors", "2"]

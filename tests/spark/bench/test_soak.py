@@ -61,7 +61,6 @@ def test_a_run_joins_only_where_runs_share_a_pipeline(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_short_one_passes(tmp_path: Path) -> None:
     options = ["--minutes=0.5", "--fault-every=12", "--fault=worker killed", "--prove-every=0.5"]
     options.append("--load=2")

@@ -20,7 +20,6 @@ __all__ = ["mark"]  # a fixture
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1800),
     pytest.mark.skipif(TMUX is None, reason="there is no tmux"),
 ]
 PATIENCE = 300.0

@@ -25,6 +25,7 @@ from tests.spark.demo.test_real import (
     COUNT,
     FLOWING_SECONDS,
     check_lines,
+    command_lines,
     mark,
     marked,
     orders_of,
@@ -65,8 +66,8 @@ class Demo:
     def kill_source(self) -> None:
         """Kill -9 the source's broker."""
         config = str(self.data / "source" / "server.properties")
-        java = [process for process in marked(self.mark) if "java" in process.name()]
-        (broker,) = [process for process in java if config in process.cmdline()]
+        lines = command_lines(self.mark)
+        (broker,) = [process for process, line in lines.items() if line.endswith(f" {config}")]
         broker.kill()
         psutil.wait_procs([broker], timeout=10)
 
@@ -101,7 +102,7 @@ def demo(mark: str, tmp_path: Path) -> Iterator[Demo]:
         eventually(lambda: check_lines(log.read_text()), log.read_text, FLOWING_SECONDS)
         # Two clusters, Spark's Java and Python, MirrorMaker 2, two registries, supervisors.
         assert len(marked(mark)) > 9
-        assert any("MirrorMaker" in " ".join(process.cmdline()) for process in marked(mark))
+        assert any("MirrorMaker" in line for line in command_lines(mark).values())
         yield Demo(process, data, mark)
     finally:
         process.kill()

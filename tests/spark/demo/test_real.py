@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -38,7 +39,8 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     yield value
     for process in marked(value):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def marked(value: str) -> list[psutil.Process]:
@@ -51,6 +53,15 @@ def marked(value: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return processes
+
+
+def command_lines(value: str) -> dict[psutil.Process, str]:
+    """The command lines of these processes, of which some may end meanwhile."""
+    lines = {}
+    for process in marked(value):
+        with contextlib.suppress(psutil.Error):
+            lines[process] = " ".join(process.cmdline())
+    return lines
 
 
 def orders_of(cluster: dict[str, Any]) -> list[object]:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, produce
 from tests.support.commands.image import Image, build_image, first_process
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.traffic import mixture
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.slow
 # As OpenShift runs it: a user id of no user, in group 0.
 NAMELESS = "1000690000:0"
 
@@ -44,13 +44,13 @@ def volume(tmp_path: Path) -> Path:
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
 
-def finish(container: subprocess.Popen[str], timeout: float = 120) -> str:
+def finish(container: subprocess.Popen[str], timeout: float = 300) -> str:
     out, _ = container.communicate(timeout=timeout)
     return out
 

@@ -32,6 +32,8 @@ from tests.support.records.numbered import Identity
 
 NOTHING_LEFT = "every record of the old source is on the new primary"
 TAIL = {(b"a", b"%d" % n) for n in range(100, 130)}  # never copied when groups move
+# An application or a pipeline starts, and copies, on a busy machine.
+PATIENCE_S = 900.0
 STEPS = (
     "source-back-begun",
     "tail-begun",
@@ -130,7 +132,6 @@ def clusters(work: Workload) -> tuple[Cluster, Cluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_way_back_is_aborted_twice_and_then_leads_back_exactly(work: Workload) -> None:
     """A discarded tail is taken back, a copied one stays; then each record was read once."""
     begin(work)
@@ -185,7 +186,7 @@ def abort_after_a_replay(work: Workload) -> None:
 
     def act() -> None:
         """What applications and an operator do while the drill waits."""
-        eventually(lambda: waits_for_the_tail(work), "the drill waits for the pipeline", 180)
+        eventually(lambda: waits_for_the_tail(work), "the drill waits for the pipeline")
         work.forward.catch_up()
         for group in work.groups:
             work.consume(work.b, group)
@@ -193,7 +194,7 @@ def abort_after_a_replay(work: Workload) -> None:
 
     refuses = Yes(frozenset({DrillPhase.APPLY}))
     with acting(act), pytest.raises(Refused, match="apply was not confirmed"):
-        work.fail_back(refuses, tail=TailChoice.REPLAY, wait_s=300.0)
+        work.fail_back(refuses, tail=TailChoice.REPLAY, wait_s=PATIENCE_S)
     drill = work.failbacks()[0]
     assert "30 records on 2 partitions" in dict(refuses.asked)[DrillPhase.TAIL]
     assert [(span.records, span.first) for span in drill.tail] == [(15, 50), (15, 50)]
@@ -233,7 +234,6 @@ def return_with_hooks(work: Workload) -> Drill:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_after_a_disaster_it_is_killed_at_every_step_and_continues(work_on_lost: Workload) -> None:
     """The tail is listed first, then exported: it stays on the old source."""
     work = work_on_lost
@@ -256,13 +256,13 @@ def test_after_a_disaster_it_is_killed_at_every_step_and_continues(work_on_lost:
     read_on(work, TAIL)
     keep_commits(work.flow.config)
     work.a.kill()
-    rows = k2ktui_json("plan", "-f", work.file, code=None, timeout=180)["rows"]
+    rows = k2ktui_json("plan", "-f", work.file, code=None)["rows"]
     assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
 
 
 def list_the_tail(work: Workload) -> str:
     """Begin a failback without saying what happens to the tail; return its id."""
-    options = ("--frozen", "1", "--wait", "30", "--watch", "10", "--accept", ",".join(CATALOG))
+    options = ("--frozen", "1", "--wait", "300", "--watch", "10", "--accept", ",".join(CATALOG))
     begun = ("failback", "--show-keys", *options)
     yes = ("-f", work.back, "--yes-to", "all")
     kill_at(f"drill-{STEPS[0]}", work.directory / "crash-drill", "drill", *begun, *yes)

@@ -20,7 +20,7 @@ from tests.support.drill.failback import Workload
 from tests.support.drill.runs import Yes
 from tests.support.records.numbered import write_numbered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

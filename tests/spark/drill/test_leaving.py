@@ -28,7 +28,7 @@ from tests.support.clusters.kafka import create_topic, eventually, unique_name
 from tests.support.clusters.other_hosts import other_host
 from tests.support.drill.runs import MAY, QUICK, Yes
 from tests.support.pipelines.both_ways import ENABLED, count_records
-from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline, Run
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, START_TIMEOUT, Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED
 from tests.support.records.numbered import (
     PARTITIONS,
@@ -38,7 +38,7 @@ from tests.support.records.numbered import (
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
-_COPIED_S = 180
+_COPIED_S = START_TIMEOUT
 # In each drill a run dies in one of its phases; in turn, in each that a run takes part in.
 _DEADLY = (
     (DrillPhase.LAG, DrillPhase.DRAIN),
@@ -46,7 +46,7 @@ _DEADLY = (
     (DrillPhase.VERIFY, DrillPhase.MOVE_TOPICS),
     (DrillPhase.OPEN_TARGET, DrillPhase.APPLY),
 )
-OPTIONS = replace(QUICK, wait_s=300.0)
+OPTIONS = replace(QUICK, wait_s=900.0)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from tests.support.commands.cli import k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import QUICK, keep_commits, kill_at
 from tests.support.drill.sites import SiteYes
-from tests.support.pipelines.pipeline import RUN_TIMEOUT
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, START_TIMEOUT
 
 pytestmark = pytest.mark.slow
 QUICKLY = ("--yes-to", "all", "--accept", ",".join(CATALOG))
@@ -76,6 +76,8 @@ def test_a_site_is_lost_and_the_operator_killed_in_the_middle(
     try:
         begin(works)
         runs = [work.forward.start() for work in works]
+        for run in runs:
+            run.expect("started", timeout=2 * START_TIMEOUT)
         for work in works:
             await_copied(work, 100)
         for work in moved:

@@ -20,7 +20,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
-from tests.spark.drill.test_failback import clusters, read_on, work_on_the_other_side
+from tests.spark.drill.test_failback import PATIENCE_S, clusters, read_on, work_on_the_other_side
 from tests.support.clusters.kafka import (
     end_offsets,
     eventually,
@@ -30,11 +30,11 @@ from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import MAY, QUICK, Yes
-from tests.support.pipelines.pipeline import Run
+from tests.support.pipelines.pipeline import START_TIMEOUT, Run
 from tests.support.records.numbered import PARTITIONS, write_numbered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-_COPIED_S = 180
+pytestmark = pytest.mark.slow
+_COPIED_S = START_TIMEOUT
 QUICKLY = ("--frozen", "1", "--watch", "20", "--accept", ",".join(QUICK.accepted))
 
 
@@ -71,6 +71,7 @@ def move_away(work: Workload) -> tuple[Run, Drill]:
     work.write(work.a, 100)
     write_numbered(work.a, other, "o", range(50))
     run = work.forward.start()
+    run.expect("started")
     for topic in (work.topic, other):
         await_copied(work, topic)
     work.consume(work.a, work.groups[0], 20)
@@ -113,7 +114,9 @@ def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> No
 
     operator = Yes()
     with acting(partial(read_the_replay, work)):
-        back = work.fail_back(operator, topics=work.topic, tail=TailChoice.REPLAY, wait_s=300.0)
+        back = work.fail_back(
+            operator, topics=work.topic, tail=TailChoice.REPLAY, wait_s=PATIENCE_S
+        )
     assert back.status is DrillStatus.DONE, back
     assert {phase.status for phase in back.phases} == {PhaseStatus.DONE}
     assert [step for step, _ in operator.asked] == [
@@ -165,7 +168,7 @@ def abort_after_a_replay(work: Workload, run: Run, away: Drill) -> None:
     """What was copied stays; the run leaves the topic alone again, and the way back begins anew."""
     refuses = Yes(frozenset({DrillPhase.APPLY}))
     with acting(partial(read_the_replay, work)), pytest.raises(Refused, match="apply was not"):
-        work.fail_back(refuses, topics=work.topic, tail=TailChoice.REPLAY, wait_s=300.0)
+        work.fail_back(refuses, topics=work.topic, tail=TailChoice.REPLAY, wait_s=PATIENCE_S)
     assert moves_of(work) == []
     drill = work.failbacks()[0]
     assert f"{work.forward.name} runs" in drill.record(DrillPhase.TAIL).live
@@ -193,7 +196,7 @@ def abort_after_a_replay(work: Workload, run: Run, away: Drill) -> None:
 def read_the_replay(work: Workload) -> None:
     """What applications and an operator do while a failback waits for the copies of its tail."""
     copied = work.written(work.a) + work.written(work.b)
-    eventually(lambda: work.content(work.b).total() == copied, "the tail is copied", 240)
+    eventually(lambda: work.content(work.b).total() == copied, "the tail is copied", PATIENCE_S)
     for group in work.groups:
         work.consume(work.b, group)
     work.copy_back()

@@ -35,6 +35,10 @@ from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
 SECRET = "s3cr3t-of-the-job"
+# By default they wait for a minute and for ten seconds.
+_BEGINS, _ENDS = ("--wait", "300"), ("--timeout", "300")
+START, STOP = ("jobs", "start", *_BEGINS), ("jobs", "stop", *_ENDS)
+RESTART = ("jobs", "restart", *_BEGINS, *_ENDS)
 
 
 @pytest.fixture
@@ -96,7 +100,7 @@ def test_from_start_to_stop(
 ) -> None:
     file = pipe.write()
     with Watch(tmp_path, [SECRET]) as watch:
-        said = in_a_terminal_that_closes("jobs", "start", "-f", file)
+        said = in_a_terminal_that_closes(*START, "-f", file)
         for line in ("source cluster", "Java", "Spark", "other runners", "running, pid"):
             assert line in said
         job = only_job()
@@ -107,7 +111,7 @@ def test_from_start_to_stop(
         # Somebody else, in another process, finds it and sees its heartbeat.
         seen = eventually(lambda: (r := row(file))["heartbeat_at"] and r, "a heartbeat")
         assert (seen["state"], seen["here"], seen["pid"]) == ("running", True, job.record.pid)
-        refused = k2ktui("jobs", "start", "-f", file, code=5)
+        refused = k2ktui(*START, "-f", file, code=5)
         assert f"pid {job.record.pid}" in refused.stderr
 
         def logged() -> bool:
@@ -120,18 +124,18 @@ def test_from_start_to_stop(
         stop_by_a_drill(pipe, source, target)
 
         # The job is found by its files: what fills them in is not needed to stop it.
-        done = k2ktui("jobs", "stop", "-f", file, env={"JOB_SECRET": ""})
+        done = k2ktui(*STOP, "-f", file, env={"JOB_SECRET": ""})
         assert "stopped, exit code 0" in done.stdout
         assert watch.looked > 5
     assert watch.shown == set()
     # While Spark starts, its settings are in a file for this user alone.
     assert {path.name for path in watch.stored} <= {"spark.properties"}
-    assert k2ktui("jobs", "stop", "-f", file).stdout.startswith(pipe.name)
+    assert k2ktui(*STOP, "-f", file).stdout.startswith(pipe.name)
     pipe.prove(1000)
 
 
 def restart(pipe: Pipeline, first: Job) -> Job:
-    k2ktui("jobs", "restart", "-f", pipe.write())
+    k2ktui(*RESTART, "-f", pipe.write())
     second = only_job()
     assert second.record.pid != first.record.pid
     assert (second.record.term, second.record.starts) == (2, 2)
@@ -147,7 +151,7 @@ def start_after_its_death(pipe: Pipeline, job: Job) -> None:
     died = row(file)
     assert died["state"] == "died" and not died["alive"]
     # Its last heartbeat is young, but its process is not there: nothing hinders a new start.
-    k2ktui("jobs", "start", "-f", file)
+    k2ktui(*START, "-f", file)
     grows(pipe)
 
 
@@ -155,13 +159,13 @@ def stop_by_a_drill(pipe: Pipeline, source: KafkaNode, target: KafkaNode) -> Non
     """A switchover stops it and keeps it from starting; an abort starts it again."""
     file, topic, group = pipe.write(), pipe.topics[0], unique_name("billing")
     commit_offsets(source, group, {(topic, 0): 400})
-    quick = ("--frozen", "1", "--wait", "60", "--accept", ",".join(CATALOG), "--groups", group)
+    quick = ("--frozen", "1", "--wait", "300", "--accept", ",".join(CATALOG), "--groups", group)
     yes = ("--yes-to", "apply,fence-replicator")
     stopped = k2ktui("drill", "planned", "-f", file, *quick, *yes, code=5)
     assert "open-target must be confirmed" in stopped.stderr
     assert not only_job().alive
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 400}
-    refused = k2ktui("jobs", "start", "-f", file, "--force", code=None)
+    refused = k2ktui(*START, "-f", file, "--force", code=None)
     assert "fenced by drill" in refused.stdout + refused.stderr
     (drill,) = k2ktui_json("drill", "list", "-f", file)["drills"]
     k2ktui("drill", "abort", drill["id"], "-f", file)
@@ -181,10 +185,10 @@ def test_a_driver_elsewhere_is_taken_over_only_when_asked_and_takes_over_again(
             lambda: k2ktui_json("jobs", "list", "-f", file)["jobs"], "its heartbeat"
         )
         assert (other["pid"], other["here"]) == (foreground.pid, False)
-        refused = k2ktui("jobs", "start", "-f", file, "--force", code=5)
+        refused = k2ktui(*START, "-f", file, "--force", code=5)
         assert "--take-over" in refused.stderr
         assert foreground.running
-        k2ktui("jobs", "start", "-f", file, "--take-over")
+        k2ktui(*START, "-f", file, "--take-over")
         assert foreground.wait() == 5, "it was fenced"
     assert only_job().alive
     with pipe.start() as other_host:
@@ -197,35 +201,35 @@ def test_a_driver_elsewhere_is_taken_over_only_when_asked_and_takes_over_again(
 
 
 def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict[str, str]) -> None:
-    mode = {"coordination.mode": "standby", "coordination.assignment.graceWindow": "6 seconds"}
+    mode = {"coordination.mode": "standby", "coordination.assignment.graceWindow": "15 seconds"}
     pipe.settings = {**pipe.settings, **mode}
     file = pipe.write()
     with pipe.start() as foreground:
         foreground.expect("firstrecord")
-        assert "standby, pid" in k2ktui("jobs", "start", "-f", file).stdout
+        assert "standby, pid" in k2ktui(*START, "-f", file).stdout
         assert only_job().state is JobState.STANDBY
-        shown = eventually(
-            lambda: (r := k2ktui_json("jobs", "list", "-f", file)["jobs"]) and len(r) == 2 and r,
-            "both",
-        )
-        assert [job["state"] for job in shown] == ["running", "standby"]
+
+        def states() -> list[str]:
+            return [job["state"] for job in k2ktui_json("jobs", "list", "-f", file)["jobs"]]
+
+        eventually(lambda: states() == ["running", "standby"], "both are shown")
         assert foreground.running and not foreground.events("waiting")
-        k2ktui("jobs", "restart", "-f", file, "--take-over")
+        k2ktui(*RESTART, "-f", file, "--take-over")
         assert only_job().state is JobState.RUNNING
         foreground.expect("waiting")
         since = foreground.reported
-        k2ktui("jobs", "stop", "-f", file)
+        k2ktui(*STOP, "-f", file)
         foreground.expect("started", since=since)
         grows(pipe)
 
 
 def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) -> None:
-    mode = {"coordination.mode": "shared", "coordination.assignment.graceWindow": "6 seconds"}
+    mode = {"coordination.mode": "shared", "coordination.assignment.graceWindow": "15 seconds"}
     pipe.settings = {**pipe.settings, **mode}
     file = pipe.write()
     with pipe.start() as foreground:
         foreground.expect("firstrecord")
-        k2ktui("jobs", "start", "-f", file)
+        k2ktui(*START, "-f", file)
 
         def is_shared() -> bool:
             rows = k2ktui_json("jobs", "list", "-f", file)["jobs"]
@@ -233,6 +237,6 @@ def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) 
             return len(states) == 2 and set(states) == {("running", 1, states[0][2])}
 
         eventually(is_shared, "one slot each")
-        k2ktui("jobs", "stop", "-f", file)
+        k2ktui(*STOP, "-f", file)
         assert foreground.running
         grows(pipe)

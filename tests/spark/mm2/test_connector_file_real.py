@@ -39,7 +39,7 @@ from tests.support.console.tmux import TMUX, Tmux
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.pipeline import Pipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 PATIENCE = 200.0
 RECORDS, COMMITTED = 300, 137
 
@@ -136,8 +136,12 @@ def test_commands_read_it(site: Site, tmp_path: Path) -> None:
             "exact",
             COMMITTED,
         )
-    view = json.loads(k2ktui("watch", "-f", file, "--once", "--json").stdout)
-    assert any("heartbeat was" in note for note in view["notes"])
+
+    def has_beaten() -> bool:
+        view = json.loads(k2ktui("watch", "-f", file, "--once", "--json").stdout)
+        return any("heartbeat was" in note for note in view["notes"])
+
+    eventually(has_beaten, "its heartbeat is there", PATIENCE)
 
     def audited() -> bool:
         done = k2ktui("mm2", "audit", "-f", file, "--json", code=1)

@@ -16,6 +16,7 @@ from k2ktui.mm2.offsets.positions import SOURCE_CONNECTOR, Connector, plan
 from k2ktui.mm2.offsets.positions_rest import RestPositions
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
+    TIMEOUT,
     Out,
     create_topic,
     end_offsets,
@@ -64,7 +65,7 @@ class Mirror:
         self.name, self.source, self.target = f"{alias}-Source", source, target
         self.copy = f"{alias}.{self.topic}"
         worker.create(self.name, _config(alias, source, target, self.topic))
-        self.connect = Connect(ConnectSettings(url=worker.url))
+        self.connect = Connect(ConnectSettings(url=worker.url, timeout_s=TIMEOUT))
         self.args = ("--connect", worker.url, "--connector", self.name)
         self.await_copied({0: 10, 1: 10, 2: 10})
         eventually(lambda: self.positions() == {0: 10, 1: 10, 2: 10}, "positions are stored")
@@ -171,7 +172,7 @@ def test_what_was_there_is_put_back_when_a_step_fails(
     eventually(lambda: mirror.positions() == positions, "positions are stored")
     change = plan(mirror.read(), {mirror.at(0): 1, mirror.at(2): None}, None)
     with pytest.raises(K2kError, match="the connection broke"):
-        failing = Failing(ConnectSettings(url=worker.url))
+        failing = Failing(ConnectSettings(url=worker.url, timeout_s=TIMEOUT))
         RestPositions(failing, mirror.name).apply(change, lambda _: None)
     eventually(lambda: worker.runs(mirror.name), "it runs again")
     assert mirror.positions() == positions

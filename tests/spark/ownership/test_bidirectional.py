@@ -36,8 +36,6 @@ from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.batches import writers
 from tests.support.records.traffic import NUMBER, ORIGIN, Traffic
 
-# Drivers that are killed are started again, with Spark.
-pytestmark = pytest.mark.timeout(900)
 MakeBothWays = Callable[..., BothWays]
 
 

@@ -17,7 +17,7 @@ from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED, await_all_copying, expect_owning
 from tests.support.records.traffic import Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 # The last one before each feature got a folder of its own.
 EARLIER = "7decdb98"
 

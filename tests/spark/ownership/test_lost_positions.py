@@ -25,7 +25,7 @@ from tests.support.clusters.kafka import (
 from tests.support.commands.cli import k2ktui
 from tests.support.pipelines.pipeline import Pipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 _REFUSED = 5
 _RECORDS = 30
@@ -87,6 +87,7 @@ def test_a_commit_topic_cut_at_its_start_stops_some_partitions(
     pipeline = _pipeline(tmp_path, source, target, **{"coordination.mode": "shared"})
     quiet, busy = list(pipeline.topics)
     with pipeline.start() as run:
+        run.expect("started")
         eventually(lambda: all(map(pipeline.is_caught_up, pipeline.topics)), "all is copied")
         end = end_offsets(target, pipeline.commit_topic)[0]
         produce(source, busy, [b"more"])
@@ -121,6 +122,7 @@ def test_a_running_pipeline_stops_if_a_control_topic_was_created_again(
         "offsetMapping": str(pipeline.settings["offsetMapping.topic"]),
     }[role]
     with pipeline.start() as run:
+        run.expect("started")
         eventually(lambda: _copies(pipeline) == [_RECORDS, _RECORDS], "all is copied")
         delete_topic(target, topic)
         create_topic(target, topic, 1, {"cleanup.policy": "compact"} if role == "commit" else {})

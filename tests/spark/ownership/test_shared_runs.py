@@ -18,7 +18,6 @@ from tests.support.pipelines.shared_pipelines import (
 )
 from tests.support.records.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(900)
 # Runs that start at the same time, more than there are slots: in the first seed, and in later ones,
 # for which two cores take long. Each has a Spark of its own.
 _FEW, _MANY = 5, 10

@@ -16,11 +16,10 @@ from tests.support.clusters.other_hosts import other_host
 from tests.support.clusters.proxy import ProxiedNode, proxied_node
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.kills import tell_all
-from tests.support.pipelines.pipeline import Pipeline, Run
+from tests.support.pipelines.pipeline import START_TIMEOUT, Pipeline, Run
+from tests.support.pipelines.shared_pipelines import GRACE_S
 from tests.support.records.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(900)
-GRACE_S = 6
 STANDBY = {
     "coordination.mode": "standby",
     "coordination.assignment.graceWindow": f"{GRACE_S} seconds",
@@ -77,7 +76,8 @@ def start_at_once(standby: Pipeline) -> list[Run]:
         runs.sort(key=working, reverse=True)
         return working(runs[0]) and all(map(waiting, runs[1:]))
 
-    eventually(one_works, lambda: "\n".join(["one works", *(run.tail() for run in runs)]))
+    what = lambda: "\n".join(["one works", *(run.tail() for run in runs)])  # noqa: E731
+    eventually(one_works, what, 2 * START_TIMEOUT)
     return runs
 
 

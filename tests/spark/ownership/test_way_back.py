@@ -20,7 +20,7 @@ from tests.support.pipelines.both_ways import BothWays, count_records
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.numbered import PARTITIONS, consume_numbered, write_numbered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def both(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Iterator[BothW
 def move(pipeline: Pipeline, group: str) -> list[dict[str, Any]]:
     """Move a group with a plan; return its rows."""
     plan = pipeline.directory / "plan.json"
-    k2ktui("plan", "-f", pipeline.write(), "--group", group, "-o", plan, timeout=180)
-    rows = k2ktui_json("plan", "-f", pipeline.write(), "--group", group, timeout=180)["rows"]
-    k2ktui("apply", "-f", pipeline.write(), plan, "--yes", timeout=180)
+    k2ktui("plan", "-f", pipeline.write(), "--group", group, "-o", plan)
+    rows = k2ktui_json("plan", "-f", pipeline.write(), "--group", group)["rows"]
+    k2ktui("apply", "-f", pipeline.write(), plan, "--yes")
     return list(rows)
 
 
@@ -70,17 +70,17 @@ def test_there_and_back_nothing_is_read_again_and_nothing_skipped(
     assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
     rows = move(back, slow)
     assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("exact", 0, 0)}
-    shown = k2ktui_json("groups", "-f", back.write(), timeout=180)["groups"]
+    shown = k2ktui_json("groups", "-f", back.write())["groups"]
     shown = [row for row in shown if row["group"] in read]
     assert [row["divergence"] for row in shown] == [0, 0, 0, 0]
     assert {(row["reread_now"], row["skipped_now"]) for row in shown} == {(0, 0)}
     at = [f"{row['topic']}:{row['partition']}:{row['source_offset']}" for row in shown[2:]]
-    there_again = k2ktui_json("translate", "-f", back.write(), *at, timeout=180)["positions"]
+    there_again = k2ktui_json("translate", "-f", back.write(), *at)["positions"]
     offsets = [row["translated_offset"] for row in shown[2:]]
     assert [row["translated_offset"] for row in there_again] == offsets
     plan = back.directory / "plan.json"
     for options in (("--plan", plan), ("--group", slow)):
-        proof = k2ktui_json("verify", "-f", back.write(), *options, "--sample", "50", timeout=180)
+        proof = k2ktui_json("verify", "-f", back.write(), *options, "--sample", "50")
         assert (proof["positions"]["same"], proof["positions"]["different"]) == (2, 0), proof
         assert proof["records"]["same"] and not proof["not_compared"], proof
     write_numbered(both.a, topic, "a", range(100, 120))

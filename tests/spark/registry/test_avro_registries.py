@@ -48,6 +48,7 @@ def test_an_unknown_id_stops_or_is_skipped_and_new_schemas_are_found(
     pipeline.settings = registry_settings(registries, rule)
     del pipeline.settings["target.registry.config"]
     with pipeline.start() as run:
+        run.expect("started")
         unknown = b"\0" + (4_000_000).to_bytes(4, "big") + b"data"
         other = AvroWriter(registries.source, avro_record("Other", "id"))
         produce(pipeline.source, topic, [Out(unknown), Out(b"plain"), Out(other("x", {"id": "1"}))])

@@ -149,6 +149,7 @@ def test_new_schemas_are_mapped_while_the_pipeline_runs(
     sent = orders(registries, passing, 20)
     produce(pipeline.source, passing, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
     with pipeline.start() as run:
+        run.expect("started")
         for number, more in enumerate(((), ("note",), ("note", "remark"))):
             writer = AvroWriter(registries.source, order_schema(*more))
             record = {"id": number, "item": "i", **{name: f"{name} {number}" for name in more}}

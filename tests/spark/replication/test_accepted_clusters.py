@@ -33,7 +33,7 @@ from tests.support.pipelines.both_ways import BothWays
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.numbered import PARTITIONS, write_numbered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_a_job_is_started_the_same_way(node: KafkaNode, target: KafkaNode, tmp_p
     k2ktui(*start, code=ExitCode.REFUSED, env=env)
     k2ktui(*start, "--sync", "--accept-cluster", restored, code=ExitCode.USAGE, env=env)
     try:
-        k2ktui(*start, "--accept-cluster", restored, "--yes", "--wait", "120", env=env)
+        k2ktui(*start, "--accept-cluster", restored, "--yes", "--wait", "300", env=env)
         eventually(lambda: pipeline.is_caught_up(topic), "all is copied")
     finally:
         k2ktui("jobs", "stop", "-f", file, "--timeout", "60", code=None, env=env)

@@ -29,7 +29,7 @@ from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.oracle.judge import read_ledger
 from tests.support.pipelines.pipeline import Pipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 _FINDINGS = 1
 

@@ -27,7 +27,7 @@ def pipe(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Pipeline:
 def test_a_run(pipe: Pipeline, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path / "state")}
     with pipe.start("--until-caught-up", "--debug", "-v", env=env) as run:
-        assert run.wait(120) == 0
+        assert run.wait() == 0
         said, printed = run.err.read_text(), run.out.read_text()
     (path,) = (tmp_path / "state" / "k2ktui" / "log").glob("*.log")
     text = path.read_text()
@@ -53,7 +53,7 @@ def test_a_run(pipe: Pipeline, tmp_path: Path) -> None:
 
 def test_a_job_that_a_command_starts(pipe: Pipeline, tmp_path: Path) -> None:
     env, file = {"XDG_STATE_HOME": str(tmp_path / "state")}, pipe.write()
-    started = k2ktui("jobs", "start", "-f", file, "--debug", env=env)
+    started = k2ktui("jobs", "start", "-f", file, "--wait", "300", "--debug", env=env)
     assert started.code == 0, started
     try:
         (path,) = (tmp_path / "state" / "k2ktui" / "log").glob("*.log")
@@ -62,4 +62,5 @@ def test_a_job_that_a_command_starts(pipe: Pipeline, tmp_path: Path) -> None:
         log = k2ktui("jobs", "log", "-f", file, env=env)
         assert "the log is" not in log.out, "the job's own log has events only"
     finally:
-        assert k2ktui("jobs", "stop", "-f", file, "--now", env=env).code == 0
+        stop = ("jobs", "stop", "-f", file, "--now", "--timeout", "300")
+        assert k2ktui(*stop, env=env).code == 0

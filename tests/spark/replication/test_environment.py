@@ -23,7 +23,7 @@ from tests.support.pipelines.environment import (
     Case,
     variables_of,
 )
-from tests.support.pipelines.pipeline import STARTS, Pipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, STARTS, Pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def start(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=RUN_TIMEOUT,
             check=False,
         )
         if done.returncode != ExitCode.TIMEOUT:

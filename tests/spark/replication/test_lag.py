@@ -36,7 +36,8 @@ def test_a_heartbeat_shows_no_lag_of_what_a_lap_has_copied_so_far(
     def position() -> object:
         return k2ktui("status", "-f", pipe.write(), "--json").json["partitions"][0]["position"]
 
-    with pipe.start():
+    with pipe.start() as run:
+        run.expect("started")
         eventually(lambda: (r := runner()) and r.lag_records == 0, "the run has begun")
         produce(source, topic, [Out(b"%d" % n) for n in range(COUNT)])
         eventually(lambda: position() == COUNT, "all is copied")

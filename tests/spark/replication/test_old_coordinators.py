@@ -6,7 +6,6 @@ conditional raise is refused, as if there were another driver.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,10 +27,11 @@ from tests.support.clusters.brokers import Brokers
 from tests.support.clusters.epochs import bump
 from tests.support.clusters.kafka import await_stable, create_topic, produce, unique_name
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.kills import TIMEOUT_S, await_timed_out
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.traffic import Traffic
 
-_S = 20.0
+_S = 60.0
 SUPERSEDED = 5
 # Version 4.0.0 has transaction version 2, and forgets epochs too (KAFKA-19367).
 TV0, TV1, FIRST_TV2 = (
@@ -146,7 +146,6 @@ def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(old: KafkaNode
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)
 @copies
 def test_workers_killed_and_suspended_and_two_drivers(
     copying: Pipeline, topics: dict[str, int]
@@ -160,7 +159,7 @@ def test_workers_killed_and_suspended_and_two_drivers(
     create_topic(copying.target, refused, config={"max.message.bytes": "3000"})
     produce(copying.source, refused, [b"%0200d" % n for n in range(2000)], linger_ms=100)
     copying.topics = [*topics, refused]
-    copying.settings = {"target.kafka.producer": {"transaction.timeout.ms": 3000}}
+    copying.settings = {"target.kafka.producer": {"transaction.timeout.ms": TIMEOUT_S * 1000}}
     with Traffic(copying.source, topics, 1):
         first = copying.start()
         first.expect("firstrecord")
@@ -169,7 +168,7 @@ def test_workers_killed_and_suspended_and_two_drivers(
             copying.await_hit(step)
         copying.await_copying()
         task = copying.suspend_at("sent", first)
-        time.sleep(6)
+        await_timed_out(copying)
         task.resume()
         copying.await_copying()
         second = copying.start()

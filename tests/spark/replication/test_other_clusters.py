@@ -109,6 +109,7 @@ def test_a_run_waits_until_its_clusters_answer_again(
     pipeline = Pipeline(tmp_path, source, target, [topic], {"groups.pollInterval": "1 second"})
     pipeline.mode = mode
     with pipeline.start() as run:
+        run.expect("started")
 
         def goes_on(count: int) -> None:
             eventually(

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, produce
 from tests.support.clusters.proxy import ProxiedNode, proxied_node
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.records.traffic import mixture
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 NO_CHECK = {"features.checkKafkaConnectionOnStartup": "disabled"}
 
 
@@ -33,7 +33,7 @@ def address_of(run: Run) -> str:
 
 def get(url: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url + path, timeout=20) as answer:
+        with urllib.request.urlopen(url + path, timeout=TIMEOUT) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

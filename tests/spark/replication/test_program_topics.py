@@ -7,11 +7,9 @@ import uuid
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, admin, create_topic, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, admin, create_topic, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.fixtures import MakePipeline
-
-TIMEOUT = 30.0
 
 
 def topics_with(node: KafkaNode, prefix: str) -> set[str]:

@@ -20,6 +20,7 @@ from k2ktui.replication.spark.settings import properties_text, spark_properties
 from k2ktui.runtime.java import spark_java_home
 from tests.support.commands.nameless import COMMAND as NAMELESS
 from tests.support.commands.nameless import require_nameless
+from tests.support.pipelines.pipeline import RUN_TIMEOUT
 
 _SESSION = """
 import os, signal, time
@@ -57,7 +58,7 @@ for text in ("TIMESTAMP'now'", "CAST('today' AS DATE)"):
     unstable = _pyspark.unstable_expression(numbers.select(f.expr(text)))
     assert unstable == text, "the time of the start would be written to records"
 _pyspark.kill_java(runtime._gateway)
-java.wait(30)
+java.wait(180)
 assert _pyspark.has_ended(context), "a killed Java would not be noticed"
 try:
     runtime._living()
@@ -68,7 +69,7 @@ assert again is not context and runtime._gateway.proc.pid != java.pid, "Spark is
 assert not _pyspark.has_ended(again)
 second = runtime._gateway.proc
 runtime.stop()
-second.wait(30)
+second.wait(180)
 assert SparkContext._gateway is None and SparkContext._jvm is None
 print("as expected", flush=True)
 """
@@ -82,7 +83,7 @@ if WITHOUT:
     _pyspark.name_user = lambda gateway, name: None
 runtime = SparkRuntime(SparkSettings(master="local[1]"), "test", {}, {})
 try:
-    runtime.run_once(1, 60.0)
+    runtime.run_once(1, 300.0)
 finally:
     runtime.stop()
 print("as expected", flush=True)
@@ -173,7 +174,7 @@ def test_a_session_ends_and_starts_again_by_the_private_names(tmp_path: Path) ->
         [sys.executable, "-c", _SESSION],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=RUN_TIMEOUT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.stdout == "as expected\n", done.stderr
@@ -189,7 +190,7 @@ def test_hadoop_gets_a_user_where_the_user_id_has_no_name(tmp_path: Path, withou
         [*NAMELESS, sys.executable, "-c", _NAMELESS.replace("WITHOUT", str(without))],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=RUN_TIMEOUT,
         env={**os.environ, "TMPDIR": str(tmp_path), "HOME": "/proc/self"},
     )
     if without:

@@ -11,6 +11,7 @@ import pytest
 from k2ktui.config.model import SparkSettings
 from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER, archive_options, spark_archive
 from k2ktui.replication.spark.settings import JAVA_OPTIONS, spark_properties
+from tests.support.pipelines.pipeline import RUN_TIMEOUT
 from tests.unit.runtime.test_class_archive import make_empty
 
 _SESSION = """
@@ -22,7 +23,7 @@ config = {"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={sys.argv[1]}
 settings = SparkSettings(master="local[1]", config=config)
 transform = Transform(filter="offset > 1") if sys.argv[2] else None
 runtime = SparkRuntime(settings, "test", {}, {}, transforms=transform is not None)
-runtime.run_once(1, 120.0, transform)
+runtime.run_once(1, 300.0, transform)
 """
 
 
@@ -32,10 +33,12 @@ runtime.run_once(1, 120.0, transform)
 def test_a_session_uses_the_archive(tmp_path: Path, transforms: bool) -> None:
     if transforms:
         pytest.importorskip("pyarrow")  # of the extra ``transform``
-        subprocess.run([sys.executable, "-m", TRANSFORM_ARCHIVE_MAKER], check=True, timeout=240)
+        subprocess.run(
+            [sys.executable, "-m", TRANSFORM_ARCHIVE_MAKER], check=True, timeout=RUN_TIMEOUT
+        )
     log = tmp_path / "classes.log"
     command = [sys.executable, "-c", _SESSION, str(log), "transform" if transforms else ""]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     spark = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
     # Java does not archive what it generates for Scala's lambda expressions.

@@ -83,7 +83,6 @@ def is_loss_note(event: Event) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
 def test_a_copy_whose_executors_and_workers_are_lost(
     cluster: SparkCluster, python: Path, secure: SecureNode, target: KafkaNode, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import create_topic, produce
 from tests.support.commands.verbs import k2ktui
 from tests.support.oracle.judge import prove
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline
 
 
 def logging_to(directory: Path) -> dict[str, str]:
@@ -53,7 +53,7 @@ def submit(pipe: Pipeline, *options: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=RUN_TIMEOUT,
         check=False,
     )
 

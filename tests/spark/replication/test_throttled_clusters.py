@@ -11,12 +11,12 @@ from tests.support.clusters.kafka import create_topic, produce, unique_name
 from tests.support.clusters.quotas import limited
 from tests.support.oracle.judge import prove
 from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import RUN_TIMEOUT
 from tests.support.records.traffic import mixture
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.timeout(900)
 def test_all_is_copied_once(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -36,6 +36,6 @@ def test_all_is_copied_once(
         limited(source, reader, request_percentage=2.0, consumer_byte_rate=100_000),
         limited(target, writer, request_percentage=2.0, controller_mutation_rate=2.0),
     ):
-        run = pipeline.catch_up()
+        run = pipeline.catch_up(timeout=3 * RUN_TIMEOUT)
     assert not run.events("stopped")
     prove(source, target, pipeline.name, *topics)

@@ -47,7 +47,7 @@ def test_checkpoints_that_spark_wrote(tmp_path: Path) -> None:
     """Its own files and layout; Kafka's source is not in PySpark, so a rate source's line is it."""
     env = os.environ | {"JAVA_HOME": str(spark_java_home())}
     command = [sys.executable, "-c", REAL, str(tmp_path), "1", "2"]
-    subprocess.run(command, env=env, check=True, timeout=240, capture_output=True)
+    subprocess.run(command, env=env, check=True, timeout=600, capture_output=True)
     for version in ("1", "2"):
         where = tmp_path / version
         with pytest.raises(ConfigError, match="none of its 2 sources has Kafka offsets"):

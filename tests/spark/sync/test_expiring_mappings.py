@@ -57,6 +57,7 @@ def test_mappings_outlive_their_topics_retention_and_the_source(
 
     try:
         with pipeline.start() as run:
+            run.expect("started")
             eventually(lambda: pipeline.is_caught_up(topic), "all is copied")
             before = translated(pipeline)
             for round_number in range(2):

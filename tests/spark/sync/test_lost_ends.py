@@ -154,7 +154,6 @@ def consuming(node: KafkaNode, group: str, topic: str, isolation: str) -> Iterat
         consumer.close()
 
 
-@pytest.mark.timeout(600)
 def test_a_busy_pipeline_raises_no_false_alarm(
     source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.support.clusters.kafka import START_S, Out, create_topic, produce, re
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import committed
-from tests.support.pipelines.pipeline import Pipeline
+from tests.support.pipelines.pipeline import Pipeline, catch_up_together
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +47,7 @@ def test_groups_of_both_sources_continue_at_their_next_record(
         # Native records, so that offsets differ from the source's, and from each other's.
         create_topic(target, f"{stem}.{topic}")
         produce(target, f"{stem}.{topic}", [Out(b"native")] * (3 + len(pipelines)))
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(Pipeline.catch_up, pipelines))
+    catch_up_together(*pipelines)
     for pipeline in pipelines:
         file = pipeline.write()
         rows = k2ktui_json("plan", "-f", file)["rows"]

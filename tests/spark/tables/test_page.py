@@ -18,18 +18,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.engine.access import Access
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.operations import apply_plan, create_plan
-from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
+from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
 from tests.support.clusters.spark_cluster import bare_python
 from tests.support.commands.offline import offline_environment
 from tests.support.commands.spark_script import User, run_script
 from tests.support.commands.verbs import k2ktui
+from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines import copied as copied_module
 from tests.support.pipelines.copied import Copied, only
 
@@ -40,14 +40,6 @@ COUNT = 720
 
 def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-def commit(node: KafkaNode, group: str, offsets: dict[tuple[str, int], int]) -> None:
-    consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
-    consumer.commit(
-        offsets=[TopicPartition(*at, o) for at, o in offsets.items()], asynchronous=False
-    )
-    consumer.close()
 
 
 @pytest.fixture
@@ -86,7 +78,6 @@ def fill(node: KafkaNode, topic: str, count: int, began_ms: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_page_is_true(
     user: User,
     source: KafkaNode,
@@ -105,13 +96,13 @@ def test_the_page_is_true(
     one.put_run()
     produce(source, old, [b"v"] * 4)  # not copied since
     billing, shipping = one.group("billing"), one.group("shipping")
-    commit(source, billing, {(topic, 0): 712, (topic, 1): COUNT})
-    commit(source, shipping, {(topic, 0): 300})
+    commit_offsets(source, billing, {(topic, 0): 712, (topic, 1): COUNT})
+    commit_offsets(source, shipping, {(topic, 0): 300})
     flow = Flow(one.config)
     options = plan_options(one.config, group=lambda name: name == shipping)
     plan = create_plan(flow, options, (str(one.file),))
     apply_plan(one.config, plan, (str(one.file),), Access(True))
-    commit(target, billing, {(topic, 0): landed[topic, 0][350]})
+    commit_offsets(target, billing, {(topic, 0): landed[topic, 0][350]})
     (tmp_path / "pipeline.yaml").write_text(one.file.read_text())
 
     script = "\n".join(blocks())

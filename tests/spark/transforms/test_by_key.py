@@ -15,7 +15,7 @@ from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases
 from tests.support.records.damage import damage_log, flip_byte
 from tests.support.records.traffic import Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 #: Any record, whatever its bytes.

@@ -28,7 +28,7 @@ from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases
 from tests.support.records.schemas import AvroWriter, avro_reader, objects, order_schema
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 pytest.importorskip("fastavro")  # of the extra ``avro``
 pytest.importorskip("grpc_tools")  # of the extra ``protobuf-registry``

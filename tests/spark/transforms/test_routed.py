@@ -30,7 +30,7 @@ from tests.support.oracle.judge import Expected, Proof, prove
 from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases
 from tests.support.pipelines.fixtures import MakePipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 _STEP = "__k2k.error.step"

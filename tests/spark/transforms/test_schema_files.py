@@ -27,7 +27,7 @@ from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.cases import Case, Cases
 from tests.unit.transforms.test_avro_codec import RECORD, VALUE, logical, written
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 pytest.importorskip("fastavro")  # of the extra ``avro``
 

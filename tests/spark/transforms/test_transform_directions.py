@@ -78,8 +78,6 @@ def make(source: KafkaNode, target: KafkaNode, tmp_path: Path, name: str) -> Ite
         pipeline.close()
 
 
-# Spark starts twice, at the same time.
-@pytest.mark.timeout(5 * START_TIMEOUT)
 @pytest.mark.parametrize("mark", ["", "came-from"], ids=["provenance", "cluster"])
 def test_transformed_records_do_not_come_back(
     make: Any, source: KafkaNode, target: KafkaNode, name: str, mark: str

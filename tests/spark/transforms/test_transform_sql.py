@@ -28,7 +28,7 @@ pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 def queries(session: Any) -> int:
     """Return how many queries Spark has described to its listeners."""
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - not in Python
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(180_000)  # noqa: SLF001 - not in Python
     store = session._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - not in Python
     return int(store.executionsCount())
 

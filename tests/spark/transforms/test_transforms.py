@@ -20,7 +20,7 @@ from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.cases import Case, Cases
 from tests.support.pipelines.pipeline import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 SCHEMA = "id BIGINT, amount BIGINT, card STRING"

@@ -199,7 +199,7 @@ class ZooKeeperNode(KafkaNode):
         return {
             "broker.id": "1",
             "zookeeper.connect": self._zookeeper.address,
-            "zookeeper.session.timeout.ms": "4000",
+            "zookeeper.session.timeout.ms": "10000",
             # A broker that stops must not wait for a controller that stops with it.
             "controlled.shutdown.enable": "false",
         }
@@ -234,6 +234,8 @@ class TwoBrokers:
             "offsets.topic.replication.factor": "2",
             "transaction.state.log.replication.factor": "2",
             "replica.lag.time.max.ms": "2000",
+            # What one leads goes to the other before a pipeline gives up on it, after 20 s.
+            "broker.session.timeout.ms": "5000",
             "replica.fetch.wait.max.ms": "50",
             "controlled.shutdown.enable": "false",
             **(properties or {}),

@@ -17,7 +17,7 @@ def k2ktui(
     *arguments: str | Path,
     code: int | None = 0,
     env: Mapping[str, str] | None = None,
-    timeout: float = 180,
+    timeout: float = 400,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and expect its exit code; None accepts any."""
     done = run_command(list(map(str, arguments)), {**os.environ, **(env or {})}, timeout)

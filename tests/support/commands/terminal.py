@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.commands.commands import run_command
 
-_TIMEOUT = 180.0  # on a busy machine
+_TIMEOUT = 400.0  # on a busy machine
 
 
 def k2ktui_typing(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.commands.commands import run_command
 
-_TIMEOUT = 180.0  # on a busy machine
+_TIMEOUT = 400.0  # on a busy machine
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Installed:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=300,
+            timeout=600,
             env=dict(self.env),
             check=False,
         )

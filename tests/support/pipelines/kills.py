@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
-import time
 from collections.abc import Sequence
 
 import psutil
+from kafka.admin import KafkaAdminClient
 
 from tests.support.clusters.kafka import eventually
 from tests.support.pipelines.pipeline import START_TIMEOUT, Event, Pipeline, Run
@@ -16,7 +16,8 @@ from tests.support.records.traffic import Traffic
 
 WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
 SUPERSEDED = 5
-TIMEOUT_S = 3
+# Longer than a task of a busy machine takes, from its first record to its commit.
+TIMEOUT_S = 10
 # Longer than anyone waits in a test: what is open is aborted by bumps only.
 NO_TIMEOUT = {"target.kafka.producer": {"transaction.timeout.ms": 600_000}}
 
@@ -75,11 +76,33 @@ def suspend_tasks(pipeline: Pipeline, run: Run, steps: Sequence[str]) -> None:
     for step in steps:
         reported = run.reported
         task = pipeline.suspend_at(step, run)
-        time.sleep(2 * TIMEOUT_S)  # the coordinator looks now and then
+        await_timed_out(pipeline)
         task.resume()
         if step != "after-commit":  # then it had none open
             run.expect("note", since=reported)
         pipeline.await_copying()
+
+
+def await_timed_out(pipeline: Pipeline) -> None:
+    """Wait until what a pipeline has open now has ended: a task that stands still has timed out."""
+    client = KafkaAdminClient(bootstrap_servers=pipeline.target.bootstrap)
+
+    def opened() -> set[tuple[str, int]]:
+        """Return the transactional ids with open transactions, and when these began."""
+        listed = client.list_transactions(state_filters=["Ongoing"]).values()
+        names = [one.transactional_id for broker in listed for one in broker]
+        own = [name for name in names if name.startswith(f"{pipeline.name}.")]
+        return {
+            (name, transaction.transaction_start_time_ms)
+            for name, transaction in client.describe_transactions(own).items()
+            if transaction.state == "Ongoing"
+        }
+
+    try:
+        before = opened()
+        eventually(lambda: not before & opened(), "open transactions have timed out")
+    finally:
+        client.close()
 
 
 def suspend_host(pipeline: Pipeline, run: Run, step: str) -> Run:

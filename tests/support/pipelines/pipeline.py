@@ -17,6 +17,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -237,6 +238,12 @@ class Pipeline:
         }
 
 
+def catch_up_together(*pipelines: Pipeline) -> list[Run]:
+    """Run pipelines at the same time until each has caught up, and return the runs."""
+    with ThreadPoolExecutor(len(pipelines)) as pool:
+        return list(pool.map(Pipeline.catch_up, pipelines))
+
+
 class Run:
     """One ``k2ktui start --log-format json``; leaving the ``with`` block kills what is left.
 
@@ -322,12 +329,21 @@ class Run:
 
     def java(self) -> psutil.Process:
         """Return Spark's Java process."""
-        (process,) = [p for p in self.processes() if "java" in p.name()]
+        (process,) = self._processes_that(lambda process: "java" in process.name())
         return process
 
     def suspended(self) -> list[psutil.Process]:
         """Return its processes that are suspended."""
-        return [p for p in self.processes() if p.status() == psutil.STATUS_STOPPED]
+        return self._processes_that(lambda process: process.status() == psutil.STATUS_STOPPED)
+
+    def _processes_that(self, test: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+        """Return its processes that pass a test; workers may end before they are asked."""
+        passed = []
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if test(process):
+                    passed.append(process)
+        return passed
 
     def workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers: those that run tasks, not the daemon that forks them."""
@@ -336,9 +352,9 @@ class Run:
             "k2ktui.replication.spark.copy_daemon",
             "k2ktui.replication.spark.transform_daemon",
         )
-        daemons = [p for p in self.processes() if any(name in _command(p) for name in names)]
+        daemons = self._processes_that(lambda p: any(name in _command(p) for name in names))
         pids = {p.pid for p in daemons}
-        return [p for p in daemons if p.ppid() in pids]
+        return self._processes_that(lambda p: p.pid in pids and p.ppid() in pids)
 
     def await_gone(self, timeout: float = STOP_TIMEOUT) -> None:
         """Wait until nothing of this run exists any more."""

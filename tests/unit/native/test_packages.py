@@ -16,7 +16,7 @@ import pytest
 from k2ktui.native.binding import LIBRARY, Core, Library
 from tests.support.records.core_comparison import convert
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 INSIDE = f"k2ktui/native/{LIBRARY}"
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
