@@ -550,7 +550,12 @@ class Cluster:
         return self.ask(what, lambda: self._list_topics(last))
 
     def _list_topics(self, seconds: float, *only: str) -> Any:
-        metadata = self.admin.list_topics(*only, timeout=seconds)
+        try:
+            metadata = self.admin.list_topics(*only, timeout=seconds)
+        except KafkaException as error:
+            # A frame of the library has the client: it would log in again, with a login that was
+            # refused, for as long as anybody keeps the error. It has no cause to hide.
+            raise error.with_traceback(None) from None
         if self.expected_id and metadata.cluster_id and metadata.cluster_id != self.expected_id:
             self._admin.replace()  # it would stay with the brokers that it knows now
             raise other_cluster(self.label, self.expected_id, str(metadata.cluster_id))

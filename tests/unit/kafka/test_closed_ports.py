@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
@@ -54,6 +55,17 @@ def by_groups(config: ClusterConfig) -> object:
     with ConsumerGroupClient(wire(config, "admin"), "source") as groups:
         groups.open(10.0)
         return groups.list()
+
+
+def test_an_error_that_is_kept_keeps_no_client() -> None:
+    """It would log in again and again, once the login is refused."""
+    config = ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"}))
+    cluster = Cluster(config, "target")
+    client = weakref.ref(cluster.admin)
+    with pytest.raises(ConnectionFailed) as kept:
+        cluster.topic_names()
+    cluster.disconnect()
+    assert client() is None, kept.value
 
 
 WAYS: dict[str, Callable[[ClusterConfig], object]] = {

@@ -283,7 +283,7 @@ def test_a_missing_archive_is_made_beside_the_run(
 
 
 def statuses(parent: subprocess.Popen[bytes]) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for child in psutil.Process(parent.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):
             found.add(child.status())
