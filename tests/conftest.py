@@ -88,7 +88,7 @@ def pytest_configure() -> None:
     A handler of SIGHUP keeps the suite alive under nohup, and is not inherited: a child starts with
     the default.
 
-    Archives of classes are made by ``class_archives``, not beside a test.
+    Archives of classes are made when the tests begin, not beside one.
 
     Container images often set PYTHONDONTWRITEBYTECODE. With it, each of the suite's processes and
     each command that a test starts would compile all that it imports.
@@ -161,15 +161,25 @@ def _no_secrets_of_other_tests() -> None:
     forget_secrets()
 
 
-@pytest.fixture(scope="session")
-def class_archives(request: pytest.FixtureRequest) -> None:
-    """The archives with which Kafka and Spark start in less CPU time, made once for a machine.
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Make the archives before the first test: on a busy machine that takes longer than a test may.
+
+    The brokers would be missing in all tests of the process.
+    """
+    wanted = any("class_archives" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        _make_class_archives(session)
+
+
+def _make_class_archives(session: pytest.Session) -> None:
+    """Make the archives with which Kafka and Spark start in less CPU time, once for a machine.
 
     The processes of a session wait for each other. Without an archive, tests take longer. The fast
     ones start Spark too rarely: there it takes longer to make one. So do a few long ones with that
     of transforms, which takes a minute of CPU time and saves a third of each start's.
     """
-    long = sum(map(is_long, request.session.items))
+    long = sum(map(is_long, session.items))
     makers = [BROKER_MAKER]
     if long:
         makers.append(SPARK_MAKER)
@@ -177,6 +187,11 @@ def class_archives(request: pytest.FixtureRequest) -> None:
         makers.append(TRANSFORM_ARCHIVE_MAKER)
     for module in makers:
         subprocess.run([sys.executable, "-m", module], check=False)
+
+
+@pytest.fixture(scope="session")
+def class_archives() -> None:
+    """What starts Java: the archives of classes were made when the session began."""
 
 
 @pytest.fixture(scope="session")

@@ -71,8 +71,8 @@ _RECONNECT_MAX, _RECONNECT_MS = "reconnect.backoff.max.ms", 1000
 _ANSWER_S = (3.0, 9.0, 18.0)
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
 _OFFSETS_AT_ONCE = 500  # the library takes time in proportion to the square of their number
-# The short attempts detect refused logins and closed ports without waiting for the full timeout. The
-# library logs in again 1.5 s after a refusal (client_login): it is noticed before that.
+# The short attempts detect refused logins and closed ports without waiting for the full timeout.
+# The library logs in again 1.5 s after a refusal (client_login): it is noticed before that.
 _METADATA_S = (0.7, 1.0, 1.0, 10.0)
 _ANSWERS_S = 2.0
 _LOOK_AFTER_S = 1.0

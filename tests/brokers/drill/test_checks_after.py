@@ -17,6 +17,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, content_digest
 from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, between_readings
 from tests.support.pipelines.copied import Copied
 
@@ -32,7 +33,7 @@ def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
 def _reads(drilled: Drilled, begin: int, records: int = 3) -> DrillFacts:
     """What a group that had read 2 records reads on the target from an offset on."""
     with ContentReader(Cluster(drilled.pipeline.target, "target")) as reader:
-        (stretches,) = reader.stretches([((drilled.topic, 0, begin), records)], 30)
+        (stretches,) = reader.stretches([((drilled.topic, 0, begin), records)], TIMEOUT)
     digests = tuple(content_digest(record) for _, record in sorted(stretches.records.items()))
     at = SourcePartition(drilled.topic, 0)
     read = GroupReads("g", at, 2, (drilled.topic, 0), digests, tuple(sorted(stretches.records)))

@@ -17,7 +17,7 @@ from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS
 from k2ktui.errors import ConfigError
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, admin, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, admin, produce
 from tests.support.commands.in_process import Ended, invoke
 from tests.support.commands.waiting import seconds_waited
 from tests.support.drill.checks import FAIL, QUICK, UNKNOWN, Drilled
@@ -31,10 +31,10 @@ def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
 @pytest.mark.slow
 def test_a_healthy_copy_fails_no_check_and_is_not_changed(drilled: Drilled) -> None:
     drilled.commit("a", 2, 5)
-    drilled.beat()
-    before = _topics(drilled)
-    with CheckContext(drilled.flow, limits=QUICK) as context:
-        results = list(run_checks(context, CATALOG))
+    with drilled.running():
+        before = _topics(drilled)
+        with CheckContext(drilled.flow, limits=QUICK) as context:
+            results = list(run_checks(context, CATALOG))
 
     assert [result.id for result in results] == list(CATALOG)
     # The disk is this machine's; a run is alive, so it is not fenced.
@@ -47,7 +47,8 @@ def test_a_healthy_copy_fails_no_check_and_is_not_changed(drilled: Drilled) -> N
 def _topics(drilled: Drilled) -> list[set[str]]:
     nodes = (drilled.source, drilled.target)
     return [
-        set(admin(node).list_topics(timeout=30).topics) - KAFKA_INTERNAL_TOPICS for node in nodes
+        set(admin(node).list_topics(timeout=TIMEOUT).topics) - KAFKA_INTERNAL_TOPICS
+        for node in nodes
     ]
 
 

@@ -105,8 +105,8 @@ def test_d42_replicator_fenced(drilled: Drilled) -> None:
     result = drilled.check("D42", facts)
     assert result.outcome is FAIL and "Stop the driver that has taken pipeline" in result.hint
 
-    drilled.beat()
-    result = drilled.check("D42", facts)
+    with drilled.running():
+        result = drilled.check("D42", facts)
     assert result.outcome is FAIL and result.evidence == "1 run alive: ann@host pid 7"
 
     unknown = DrillFacts(fenced={unique_name("tx"): (1, 1)})

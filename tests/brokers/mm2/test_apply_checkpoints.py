@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.clusters.mirrormaker import MirrorMaker
-from tests.support.commands.acting import acting
+from tests.support.commands.acting import repeatedly
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import committed
@@ -38,24 +36,7 @@ RECORDS = 250
 LAG_MAX = 10
 # Seconds in which a client on a busy machine shows that it runs.
 WATCH_S = "8"
-
-
-@contextmanager
-def repeatedly(act: Callable[[], object]) -> Iterator[None]:
-    """Do what a client does all the time, from before the block to its end."""
-    done, begun = threading.Event(), threading.Event()
-
-    def work() -> None:
-        while not done.wait(0.2):
-            act()
-            begun.set()
-
-    with acting(work):
-        try:
-            assert begun.wait(TIMEOUT)
-            yield
-        finally:
-            done.set()
+PAUSE_S = 0.2  # between two acts of such a client
 
 
 class Moving:
@@ -118,7 +99,8 @@ def moving(
 
 
 def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
-    with repeatedly(lambda: produce(moving.source, moving.topic, [Out(b"more", partition=0)])):
+    more = [Out(b"more", partition=0)]
+    with repeatedly(lambda: produce(moving.source, moving.topic, more), PAUSE_S):
         args = (*moving.args, "--watch", WATCH_S, "--yes")
         reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
     assert "producers-stopped" in reply["blocking"]
@@ -145,7 +127,7 @@ def test_nothing_is_committed_while_consumers_run_on_the_source(moving: Moving) 
     assert moving.on_target(moving.lagging) == [None, None]
     # All beyond the offset that the group returns to, in 30 s at least.
     offsets = itertools.cycle(range(101, RECORDS))
-    with repeatedly(lambda: moving.commit(moving.lagging, 240, next(offsets))):
+    with repeatedly(lambda: moving.commit(moving.lagging, 240, next(offsets)), PAUSE_S):
         args = (*moving.args, "--watch", WATCH_S, "--yes")
         reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
     assert "consumers-stopped" in reply["blocking"] and not reply["applied"]

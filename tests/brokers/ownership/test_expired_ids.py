@@ -20,7 +20,8 @@ from tests.support.clusters.kafka import START_S, TIMEOUT, eventually
 from tests.support.pipelines.copied import Copied
 
 _EXPIRING = {
-    "transactional.id.expiration.ms": "6000",
+    # Longer than a busy machine takes from one use to the next.
+    "transactional.id.expiration.ms": "15000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 

@@ -13,7 +13,7 @@ from zlib import crc32
 import pytest
 
 from k2ktui.config.model import PipelineConfig, StartSection
-from k2ktui.engine.moves.journal import RunnerState
+from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.engine.ownership.assignment_records import AssignmentFold
 from k2ktui.engine.ownership.slot_owners import shared_slot_of
 from k2ktui.engine.records.state import SourcePartition, position_key
@@ -340,7 +340,11 @@ def test_records_of_a_run_tell_its_process_from_others(runs: Runs) -> None:
     try:
         fold = AssignmentFold(config.coordination.commit.group)
         log.read(fold)
-        (beat,) = (heartbeat for heartbeat in store.read().runners if heartbeat.runner == runner)
+
+        def read() -> list[Runner]:
+            return [heartbeat for heartbeat in store.read().runners if heartbeat.runner == runner]
+
+        (beat,) = eventually(read, "its heartbeat is visible")
     finally:
         store.close()
         log.close()

@@ -28,7 +28,6 @@ from k2ktui.engine.records.state import (
     position_value,
 )
 from k2ktui.errors import Refused, TimedOut
-from k2ktui.kafka.admin.topics import grow_topics
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, UnreadableRecords
 from k2ktui.replication.ownership import fence as fence_module
@@ -43,7 +42,7 @@ from k2ktui.replication.ownership.topic_moves import (
     write_moved_positions,
 )
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, await_stable, produce, read_all
+from tests.support.clusters.kafka import Out, await_stable, grow_topic, produce, read_all
 from tests.support.commands.earlier_code import unpack
 from tests.support.pipelines.copied import Copied
 
@@ -281,7 +280,7 @@ def test_a_release_reaches_records_of_a_commit_topic_that_has_grown(
         if commit_topic(copied.config, size).partition(0):
             break
     move(copied, "orders")
-    grow_topics(copied.cluster, {copied.commits: size})
+    grow_topic(copied.target, copied.commits, size)
     assert runs.start().topic.partitions == size
     assert moved_now(copied) == {"orders"}
     move(copied, "payments")

@@ -201,9 +201,9 @@ class Source:
         self._loop = Loop()
         options_of_wire = {"bootstrap_servers": [node.bootstrap], **options}
         self._wire = Wire(self._loop, options_of_wire, "source")
-        self._loop.run(lambda: self._wire.open(20))
+        self._loop.run(lambda: self._wire.open(TIMEOUT))
 
-    def read(self, reader: RegistrationReader, timeout: float = 20.0) -> set[int]:
+    def read(self, reader: RegistrationReader, timeout: float = TIMEOUT) -> set[int]:
         self._loop.run(lambda: reader.read(self._wire, timeout))
         return set(reader.registrations)
 
@@ -252,7 +252,7 @@ def test_registrations_are_read_from_a_source_that_throttles(source: KafkaNode) 
     with limited(source, slow, consumer_byte_rate=36_000):
         connection = Source(source, client_id=slow)
         try:
-            assert connection.read(RegistrationReader(topic), 120) == set(range(40))
+            assert connection.read(RegistrationReader(topic)) == set(range(40))
         finally:
             connection.close()
 

@@ -16,6 +16,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import Loop, Wire
 from k2ktui.kafka.wire.transactions import init_producer
 from k2ktui.replication.copying import kept_readings, worker
+from k2ktui.replication.copying import slot as slot_module
 from k2ktui.replication.copying.slot_settings import CommitPolicy, FetchSettings
 from k2ktui.replication.copying.slot_task import (
     Assignment,
@@ -42,7 +43,7 @@ from tests.support.clusters.kafka import (
 pytestmark = pytest.mark.slow
 
 _PARTITIONS = 3
-_LAP_S = 0.6
+_LAP_S = 2.0
 
 
 class Slot:
@@ -107,15 +108,7 @@ class Slot:
 
 
 @pytest.fixture
-def slot(source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
-    monkeypatch.setattr(kept_readings, "_FEWEST", 1)
-    slot = Slot(source, target)
-    yield slot
-    slot.close()
-
-
-@pytest.fixture
-def asked(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The partitions that each fetch request asks for, by number; [-1] closes a session."""
     fetches: list[list[int]] = []
     post = Wire.post
@@ -132,6 +125,25 @@ def asked(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return fetches
 
 
+@pytest.fixture
+def slot(
+    source: KafkaNode,
+    target: KafkaNode,
+    asked: list[list[int]],  # from the first lap on
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Slot]:
+    """A slot of which a lap has left its fetch session."""
+    monkeypatch.setattr(kept_readings, "_FEWEST", 1)
+    # An answer that comes later than that ends the session.
+    monkeypatch.setattr(slot_module, "_LAST_ANSWER_S", TIMEOUT)
+    slot = Slot(source, target)
+    try:
+        eventually(lambda: slot.lap().outcome is LapOutcome.DONE, "a lap connects in its time")
+        yield slot
+    finally:
+        slot.close()
+
+
 def values(node: KafkaNode, topic: str) -> list[bytes]:
     return sorted(got.value or b"" for got in read_all(node, topic, isolation="read_committed"))
 
@@ -139,9 +151,9 @@ def values(node: KafkaNode, topic: str) -> list[bytes]:
 def test_the_next_lap_copies_what_came_and_asks_only_for_what_has_changed(
     slot: Slot, asked: list[list[int]], source: KafkaNode, target: KafkaNode
 ) -> None:
+    assert [0, 1, 2] in asked
     produce(source, slot.topic, [b"1", b"2"])
     slot.copy_until(2)
-    assert asked[0] == [0, 1, 2]
     expected = [b"1", b"2"]
     for number in range(3):
         produce(source, slot.topic, [b"%d" % (3 + number)])
@@ -177,7 +189,6 @@ def test_a_position_that_was_set_meanwhile_counts(
 def test_a_lap_begins_anew_after_a_failure_and_with_other_settings(
     slot: Slot, asked: list[list[int]], changes: dict[str, Any]
 ) -> None:
-    slot.lap()
     asked.clear()
     assert slot.lap(**changes).outcome is LapOutcome.DONE
     assert [0, 1, 2] in asked
@@ -185,7 +196,6 @@ def test_a_lap_begins_anew_after_a_failure_and_with_other_settings(
 
 
 def test_a_lap_that_fails_keeps_nothing(slot: Slot, asked: list[list[int]]) -> None:
-    slot.lap()
     asked.clear()
     clusters = replace(UNKNOWN_PAIR, source="another")
     assert slot.lap(clusters=clusters).outcome is LapOutcome.FAILED
@@ -194,7 +204,6 @@ def test_a_lap_that_fails_keeps_nothing(slot: Slot, asked: list[list[int]]) -> N
 
 
 def test_a_partition_fewer_begins_anew(slot: Slot, asked: list[list[int]]) -> None:
-    slot.lap()
     slot.positions.popitem()
     asked.clear()
     assert slot.lap().outcome is LapOutcome.DONE

@@ -28,6 +28,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
+from tests.support.pipelines.pipeline import RUN_TIMEOUT
 from tests.support.pipelines.telemetry import Start, measured, pipeline
 
 
@@ -165,7 +166,7 @@ def test_start_until_caught_up(source: KafkaNode, target: KafkaNode, tmp_path: P
         env=os.environ | {"OTEL_METRICS_EXPORTER": "kafka"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=RUN_TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,7 +23,7 @@ from k2ktui.replication.preflight import clusters
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import admin, create_topic, unique_name
+from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, unique_name
 from tests.support.clusters.secure import SecureNode, make_authority
 from tests.support.commands.in_process import invoke
 from tests.support.commands.waiting import seconds_waited
@@ -58,7 +58,7 @@ def failures(checks: list[Check]) -> list[str]:
 
 def topic_names(node: KafkaNode) -> set[str]:
     # Kafka's own topics come and go with use; ours and the operator's must not.
-    return {name for name in admin(node).list_topics(timeout=30).topics if name[:2] != "__"}
+    return {name for name in admin(node).list_topics(timeout=TIMEOUT).topics if name[:2] != "__"}
 
 
 def test_all_is_well_and_nothing_is_changed(source: KafkaNode, target: KafkaNode) -> None:

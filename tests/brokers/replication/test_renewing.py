@@ -11,7 +11,7 @@ from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, Wire
 from k2ktui.kafka.wire.codes import Code
 from k2ktui.kafka.wire.transactions import add_partitions, init_producer
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import create_topic, unique_name
+from tests.support.clusters.kafka import TIMEOUT, create_topic, unique_name
 
 _TIMEOUT_MS = 1000
 
@@ -20,7 +20,7 @@ _TIMEOUT_MS = 1000
 def wire(target: KafkaNode) -> Iterator[Wire]:
     loop = Loop()
     wire = Wire(loop, {"bootstrap_servers": [target.bootstrap]}, "target")
-    loop.run(lambda: wire.open(20))
+    loop.run(lambda: wire.open(TIMEOUT))
     yield wire
     wire.close()
     loop.close()

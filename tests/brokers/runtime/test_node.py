@@ -73,6 +73,7 @@ def test_suspended_node_does_not_answer_until_resumed(source: KafkaNode) -> None
     finally:
         source.resume()
     eventually(lambda: probe.is_serving(source.bootstrap), "the node answers again")
+    create_topic(source)  # for the next test, it is not fenced any more
 
 
 def test_node_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from k2ktui.sync.moves import apply
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
-from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, create_topic, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.copied import Copied
 
@@ -68,7 +68,7 @@ class Side:
 def side(copied: Copied, name: str, topic: str) -> Iterator[Side]:
     cluster = copied.config.source if name == "source" else copied.config.target
     with ConsumerGroupClient(wire(cluster, "admin"), "target") as groups:
-        groups.open(30)
+        groups.open(TIMEOUT)
         yield Side(groups, topic)
 
 

@@ -173,7 +173,9 @@ def test_an_open_transaction_hides_what_is_behind_it(
 def test_an_aborted_tail_and_an_empty_topic(source: KafkaNode, contents: ContentReader) -> None:
     topic, empty = create_topic(source), create_topic(source)
     produce_transaction(source, topic, [b"x"] * 300, commit=False)
-    eventually(lambda: end_offsets(source, topic)[0] == 301, "the marker is written")
+    eventually(
+        lambda: end_offsets(source, topic, "read_committed")[0] == 301, "the marker is written"
+    )
     where: list[Where] = [(topic, 0, 0), (topic, 0, 300), (topic, 0, 301), (empty, 0, 0)]
     assert contents.next_records(where, TIMEOUT) == dict.fromkeys(where)
 

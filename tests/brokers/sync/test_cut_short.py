@@ -13,7 +13,14 @@ import pytest
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.console.driver import ConsoleDriver, copied_session, drive_session
 from tests.support.pipelines.copied import Copied
@@ -50,7 +57,7 @@ def copied(
     with ConsumerGroupClient(
         wire(made.config.source, "admin"), "target"
     ) as groups:  # only a target is written
-        groups.open(30)
+        groups.open(TIMEOUT)
         assert not any(why for errors in groups.commit(commits).values() for why in errors.values())
     return made
 

@@ -26,7 +26,9 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     produce_transaction(source, topic, [b"never"] * 3, commit=False)
     # The broker answers before the marker is in the log.
     at, position = SourcePartition(topic, 0), 14
-    eventually(lambda: end_offsets(source, topic)[0] == position, "the marker is written")
+    eventually(
+        lambda: end_offsets(source, topic, "read_committed")[0] == position, "the marker is written"
+    )
     pairs = copied.copy(topic)[topic, 0]
     snapshots = SnapshotReader(Flow(copied.config))
 
@@ -41,7 +43,9 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
         # Aborted records and markers: nothing to read lies before the end of the log.
         produce_transaction(target, topic, [b"never"] * 3, commit=False)
         end = behind + 4
-        eventually(lambda: end_offsets(target, topic)[0] == end, "the marker is written")
+        eventually(
+            lambda: end_offsets(target, topic, "read_committed")[0] == end, "the marker is written"
+        )
         for offset in (10, 12, position):
             assert reported(offset) == (end, Basis.END, 0)
         # A group is ahead of the copy only as far as the source's log goes.

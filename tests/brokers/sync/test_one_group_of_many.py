@@ -40,7 +40,7 @@ def _topic(node: KafkaNode, partitions: int = 1) -> str:
 def open_commit(node: KafkaNode, group: str, topic: str, partition: int) -> Iterator[None]:
     """A transaction that commits an offset of one partition and does not end."""
     producer = Producer(
-        client(node, transactional_id=unique_name("open"), transaction_timeout_ms=120_000)
+        client(node, transactional_id=unique_name("open"), transaction_timeout_ms=600_000)
     )
     consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
     producer.init_transactions(TIMEOUT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tests.support.clusters.kafka import (
     read_all,
     unique_name,
 )
+from tests.support.commands.acting import repeatedly
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.copied import Copied
 
@@ -276,25 +279,28 @@ def test_read_only_pipelines_are_left_alone(copied: Copied) -> None:
     assert "readOnly is enabled" in refused(copied, "set", f"{topic}:0:10")
 
 
-def heartbeat(copied: Copied, state: RunnerState, age_s: float) -> Runner:
+def heartbeat(copied: Copied, state: RunnerState, age_s: float, name: str) -> None:
     now = int(time.time() * 1000)
-    runner = Runner(unique_name("r"), "host-1", "u", 4711, now, now - int(age_s * 1000), state)
+    runner = Runner(name, "host-1", "u", 4711, now, now - int(age_s * 1000), state)
     store = StateStore(copied.config, target_cluster(copied.config))
     store.put([runner])
     store.close()
-    return runner
+
+
+def running(copied: Copied) -> AbstractContextManager[None]:
+    """A run that is alive: its heartbeat counts for 15 s, and a command may take longer."""
+    beat = partial(heartbeat, copied, RunnerState.RUNNING, 0, unique_name("r"))
+    return repeatedly(beat, 2.0)
 
 
 @pytest.mark.slow
 def test_a_running_pipeline_is_left_alone(copied: Copied) -> None:
     topic = fill(copied)
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    said = refused(copied, "set", f"{topic}:0:10")
-    assert "is running on host-1, pid 4711 (running, last heartbeat" in said
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    assert "is running on host-1" in refused(copied, "clear", topic)
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    shown = k2ktui_json("offsets", "show", "-f", copied.file)
+    with running(copied):
+        said = refused(copied, "set", f"{topic}:0:10")
+        assert "is running on host-1, pid 4711 (running, last heartbeat" in said
+        assert "is running on host-1" in refused(copied, "clear", topic)
+        shown = k2ktui_json("offsets", "show", "-f", copied.file)
     assert (shown["runners"][0]["state"], shown["runners"][0]["pid"]) == ("running", 4711)
 
 
@@ -302,17 +308,15 @@ def test_a_running_pipeline_is_left_alone(copied: Copied) -> None:
 def test_positions_of_moved_topics_are_set_while_the_pipeline_runs(copied: Copied) -> None:
     moved, stays = fill(copied), fill(copied)
     copied.move(moved)
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    both = refused(copied, "set", f"{moved}:0:10", f"{stays}:0:10")
-    assert "is running on host-1" in both
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    before = position(copied, moved)
-    shown = change(copied, "set", f"{moved}:0:10")
-    now = position(copied, moved)
-    assert (now.offset, now.term) == (10, shown["term"]) and now.term > before.term
-    assert k2ktui_json("journal", "-f", copied.file)["journal"][0]["id"] == shown["id"]
-    heartbeat(copied, RunnerState.RUNNING, 0)
-    change(copied, "clear", moved)
+    with running(copied):
+        both = refused(copied, "set", f"{moved}:0:10", f"{stays}:0:10")
+        assert "is running on host-1" in both
+        before = position(copied, moved)
+        shown = change(copied, "set", f"{moved}:0:10")
+        now = position(copied, moved)
+        assert (now.offset, now.term) == (10, shown["term"]) and now.term > before.term
+        assert k2ktui_json("journal", "-f", copied.file)["journal"][0]["id"] == shown["id"]
+        change(copied, "clear", moved)
     assert SourcePartition(moved, 0) not in books(copied).positions
     assert position(copied, stays).offset == 100
 
@@ -320,8 +324,8 @@ def test_positions_of_moved_topics_are_set_while_the_pipeline_runs(copied: Copie
 @pytest.mark.slow
 def test_who_is_silent_or_stopped_does_not_count(copied: Copied) -> None:
     topic = fill(copied)
-    heartbeat(copied, RunnerState.RUNNING, 16)
-    heartbeat(copied, RunnerState.STOPPED, 0)
+    heartbeat(copied, RunnerState.RUNNING, 16, unique_name("r"))
+    heartbeat(copied, RunnerState.STOPPED, 0, unique_name("r"))
     assert change(copied, "set", f"{topic}:0:10")["applied"]
 
 

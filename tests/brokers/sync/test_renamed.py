@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.engine.moves.journal_format import state_key, state_value
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce, read_all
+from tests.support.commands.acting import repeatedly
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
@@ -55,7 +58,12 @@ def copy_from(copied: Copied, topic: str, first: int) -> int:
     return landed[0]
 
 
-def report_running(copied: Copied) -> None:
+def running(copied: Copied) -> AbstractContextManager[None]:
+    """A pipeline that runs: its heartbeat counts for 15 s, and a command may take longer."""
+    return repeatedly(partial(beat, copied), 2.0)
+
+
+def beat(copied: Copied) -> None:
     """Write a heartbeat of a pipeline."""
     now = int(time.time() * 1000)
     runner = Runner("r", "host", "ann", 1, now, now, RunnerState.RUNNING, term=1)
@@ -66,15 +74,15 @@ def report_running(copied: Copied) -> None:
 def test_a_new_name_that_continues(former: Copied, renamed: Copied, topic: str) -> None:
     """Both names' commands work: no record has two mappings, even while the former name runs."""
     assert copy_from(renamed, topic, HALF) == PRIOR + HALF
-    report_running(former)
     group, before, where = renamed.group("g"), renamed.group("before"), (topic, 0)
     commit_offsets(renamed.source, group, {where: HALF + 10})
     commit_offsets(renamed.source, before, {where: 10})
-    assert "1 committed" in k2ktui("sync", "-f", renamed.file, "--once").stdout
-    assert committed(renamed.target, group, [where]) == {where: PRIOR + HALF + 10}
-    assert committed(renamed.target, before, [where]) == {where: None}
-    commit_offsets(former.source, former.group("g"), {where: 10})
-    k2ktui("sync", "-f", former.file, "--once")
+    with running(former):
+        assert "1 committed" in k2ktui("sync", "-f", renamed.file, "--once").stdout
+        assert committed(renamed.target, group, [where]) == {where: PRIOR + HALF + 10}
+        assert committed(renamed.target, before, [where]) == {where: None}
+        commit_offsets(former.source, former.group("g"), {where: 10})
+        k2ktui("sync", "-f", former.file, "--once")
     assert committed(former.target, former.group("g"), [where]) == {where: PRIOR + 10}
 
 
@@ -103,8 +111,8 @@ def test_a_new_name_that_copies_everything_again(
     commit_offsets(renamed.source, group, {where: 10})
     (row,) = k2ktui_json("plan", "-f", renamed.file)["rows"]
     assert (row["action"], row["proposed"], row["basis"]) == ("create", again + 10, "exact")
-    report_running(former)
-    printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
+    with running(former):
+        printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
     assert former.name in printed and "mapped by several pipelines" in printed
     assert committed(renamed.target, group, [where]) == {where: None}
 

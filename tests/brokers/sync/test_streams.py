@@ -18,7 +18,7 @@ from k2ktui.kafka.wire.groups import ConsumerGroupClient
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, create_topic, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, create_topic, eventually, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.copied import Copied
 
@@ -57,7 +57,7 @@ def run_application(
 def commits(copied: Copied, side: str, name: str, topic: str) -> tuple[int, str]:
     cluster = copied.config.source if side == "source" else copied.config.target
     with ConsumerGroupClient(wire(cluster, "admin"), side) as groups:
-        groups.open(30)
+        groups.open(TIMEOUT)
         commit = groups.read_committed([name])[name].offsets[topic, 0]
     return commit.offset, commit.metadata
 

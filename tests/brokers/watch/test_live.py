@@ -14,14 +14,12 @@ from k2ktui.sync.flow import Flow
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import open_poller
-from tests.support.clusters.kafka import Out, admin, create_topic, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, admin, create_topic, produce
 from tests.support.commands.verbs import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied
 
 pytestmark = pytest.mark.slow
-
-TIMEOUT = 90.0
 
 
 class Views:

@@ -199,6 +199,7 @@ class ZooKeeperNode(KafkaNode):
         return {
             "broker.id": "1",
             "zookeeper.connect": self._zookeeper.address,
+            # The longest with the tick of ZooKeeper here: a broker may stand still for seconds.
             "zookeeper.session.timeout.ms": "10000",
             # A broker that stops must not wait for a controller that stops with it.
             "controlled.shutdown.enable": "false",

@@ -99,7 +99,8 @@ class Proxy:
 
     def cut(self) -> None:
         """Cut every connection, and every new one at once, until :meth:`restore`."""
-        self._is_cut = True
+        with self._lock:
+            self._is_cut = True
         self._cut_all()
 
     def restore(self) -> None:
@@ -136,16 +137,25 @@ class Proxy:
                 continue
             broker.settimeout(None)
             with self._lock:
-                self._open |= {client, broker}
-            _Connection(self, client, broker).start()
+                is_cut = self._is_cut  # perhaps since it was looked at above
+                if not is_cut:
+                    self._open |= {client, broker}
+            if is_cut:
+                _cut(client)
+                _cut(broker)
+            else:
+                _Connection(self, client, broker).start()
 
-    def find_strike(self, api: int) -> Strike | None:
+    def find_strike(self, api: int, frame: bytes) -> Strike | None:
         with self._lock:
             strike = self._strike
             if strike is None or strike.struck.is_set() or strike.api != api or strike.frame:
                 return None
             strike.skip -= 1
-            return strike if strike.skip < 0 else None
+            if strike.skip >= 0:
+                return None
+            strike.frame = frame  # of several connections, it befalls one
+            return strike
 
     def forget(self, *sockets: socket.socket) -> None:
         with self._lock:
@@ -173,9 +183,8 @@ class _Connection:
     def _requests(self) -> None:
         while (frame := _frame(self._client)) is not None:
             api, _, correlation = _HEAD.unpack_from(frame, 4)
-            strike = self._proxy.find_strike(api)
+            strike = self._proxy.find_strike(api, frame)
             if strike is not None:
-                strike.frame = frame
                 if strike.blow is Blow.UNANSWERED:
                     self._awaited = struct.pack(">i", correlation), strike
                     self._broker.sendall(frame)

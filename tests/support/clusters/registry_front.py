@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.support.clusters.kafka import TIMEOUT
 from tests.support.http.server import Handler, http_server
 
 
@@ -41,7 +42,7 @@ def gate_before(registry: str, tls: ssl.SSLContext | None = None) -> Iterator[Ga
                 self.reply(401, b'{"error_code":401,"message":"Unauthorized"}', **as_json)
                 return
             state.asked.append((self.path, given))
-            connection = http.client.HTTPConnection(there.netloc, timeout=30)
+            connection = http.client.HTTPConnection(there.netloc, timeout=TIMEOUT)
             headers = {"Content-Type": given.get("content-type", "application/json")}
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()

@@ -175,7 +175,16 @@ def start_secure_node(
 
 
 def create_scram_users(node: KafkaNode, passwords: Mapping[str, str]) -> None:
-    """Create SCRAM users, or give them these passwords, and wait until the broker has followed."""
+    """Create SCRAM users, or give them these passwords, and wait until the broker has followed.
+
+    A broker describes a change before it logs users in by it, but only when it has done with the
+    change before.
+    """
+    for _ in range(2):
+        _upsert_scram_users(node, passwords)
+
+
+def _upsert_scram_users(node: KafkaNode, passwords: Mapping[str, str]) -> None:
     with_admin, iterations = admin(node), next(_iterations)
     # One mechanism a request: a broker refuses a user who appears twice.
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

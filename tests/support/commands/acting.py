@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_PATIENCE_S = 300.0
+
 
 @contextmanager
-def acting(act: Callable[[], None], patience: float = 300.0) -> Iterator[None]:
+def acting(act: Callable[[], None], patience: float = _PATIENCE_S) -> Iterator[None]:
     """Run ``act`` beside the block.
 
     What failed in it is the cause of what the block then waits for in vain: it is raised first.
@@ -37,3 +39,22 @@ def acting(act: Callable[[], None], patience: float = 300.0) -> Iterator[None]:
     assert not thread.is_alive(), f"still acting after {patience:g} s"
     if failed:
         raise failed[0]
+
+
+@contextmanager
+def repeatedly(act: Callable[[], object], pause_s: float) -> Iterator[None]:
+    """Do what somebody else does all the time, from before the block to its end."""
+    over, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            act()
+            begun.set()
+            over.wait(pause_s)
+
+    with acting(work):
+        try:
+            assert begun.wait(_PATIENCE_S)
+            yield
+        finally:
+            over.set()

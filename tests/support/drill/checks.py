@@ -32,6 +32,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.clusters.registries import HasUrl, RegistryPair
+from tests.support.commands.acting import repeatedly
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied
 
@@ -138,6 +139,10 @@ class Drilled:
             store.put([run])
         finally:
             store.close()
+
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        """Let its run live: a heartbeat counts for 15 s, and a check may take longer."""
+        return repeatedly(self.beat, 2.0)
 
     @property
     def pipeline(self) -> PipelineConfig:

@@ -190,7 +190,6 @@ class Pair:
                 auto_offset_reset="error",
                 enable_auto_commit=True,
                 auto_commit_interval_ms=100,
-                session_timeout_ms=6000,
             )
         )
         consumer.subscribe(self.topics)
