@@ -1,84 +1,175 @@
-"""What this package relies on in Confluent's registry client without its promise.
+"""Sends requests to a registry with the HTTP client inside Confluent's registry client.
 
-``tests/unit/registry/test_confluent_private.py`` says what breaks without each name.
+It repeats requests that fail, and tries the registry's other addresses; only what it needs before,
+a token, is asked for again here. The names that are used without a promise of the library are in
+this module: ``tests/unit/registry/test_confluent_private.py`` says what breaks without each.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
-from urllib.parse import quote
+
+from k2ktui.errors import ConnectionFailed, NotInstalled, install_command
+from k2ktui.kafka.auth.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.auth.security import Tls
+from k2ktui.registry.settings import NOTHING, RegistrySettings
+
+# Bytes. The list of a million subjects with names of 60 characters fits.
+LARGEST_RESPONSE = 64 << 20
+_TOKEN_RETRY_S = 10.0  # no attempt to get a token begins later after the first one
+_SOURCE, _CUSTOM = "bearer.auth.credentials.source", "bearer.auth.custom.provider"
+_FIELDS = ("bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
 
 
-def set_headers(client: Any, headers: Mapping[str, str]) -> None:
-    """Send HTTP headers with every request; the client has no setting for them."""
-    client._rest_client.session.headers.update(headers)
-
-
-def skip_name_verification(client: Any) -> None:
-    """Accept a certificate with another host name; the client has no setting for it."""
-    client._rest_client.verify.check_hostname = False
-
-
-def set_minimum_tls(client: Any, minimum: Any) -> None:
-    """Refuse older versions of TLS; the client has no setting for it."""
-    client._rest_client.verify.minimum_version = minimum
-
-
-def limit_responses(client: Any, largest: int) -> None:
-    """Let a request fail with ValueError when its response is larger; the client has no limit.
+class RegistryHttp:
+    """Sends requests to one registry; thread-safe.
 
     Args:
-        client: Confluent's.
-        largest: size of a body in bytes. Compressed ones, whose size shows too late, are not
-            asked for, and rejected.
+        settings: how to reach it.
+
+    ``library`` is ``confluent_kafka.schema_registry``.
+
+    Raises:
+        NotInstalled: Confluent's registry client is not installed.
     """
-    session = client._rest_client.session
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.library = _import_library()
+        with _tls_files(settings.tls) as files:
+            self._client = self.library.SchemaRegistryClient(
+                {
+                    "url": ",".join(settings.urls),
+                    **_login(settings),
+                    **files,
+                    "timeout": (
+                        settings.connect_timeout_s,
+                        settings.read_timeout_s,
+                        settings.read_timeout_s,
+                        settings.connect_timeout_s,
+                    ),
+                    "max.retries": settings.max_retries,
+                    "retries.wait.ms": settings.retry_wait_ms,
+                    "retries.max.wait.ms": settings.max_retry_wait_ms,
+                    **({"proxy": settings.proxy} if settings.proxy else {}),
+                }
+            )
+        # The client has no settings for these.
+        rest = self._client._rest_client
+        rest.session.headers.update(settings.headers)
+        _limit_responses(rest.session)
+        if settings.tls is not None:
+            rest.verify.minimum_version = ssl.TLSVersion.TLSv1_2
+            rest.verify.check_hostname = settings.tls.verify_name
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None,
+        body: Mapping[str, object] | None,
+    ) -> Any:
+        """Return the JSON of an answer; None if it has no content.
+
+        Raises:
+            library.SchemaRegistryError: the registry answers with an error.
+            Exception: it cannot be reached, or does not answer as a registry does.
+        """
+        return self._client._rest_client.send_request(path, method, body, query)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _import_library() -> Any:
+    try:
+        return importlib.import_module("confluent_kafka.schema_registry")
+    except ImportError as error:
+        raise NotInstalled(
+            "schema mapping needs packages that are not installed: confluent-kafka[schemaregistry]",
+            unchanged=NOTHING,
+            hint=f"Install them, in k2ktui's checkout, with: {install_command('schemas')}",
+        ) from error
+
+
+def _limit_responses(session: Any) -> None:
+    """Let a request fail with ValueError when its response is too large; it would take any.
+
+    Compressed ones, whose size shows too late, are not asked for, and rejected.
+    """
     library = importlib.import_module(type(session).__module__.partition(".")[0])
-
-    class Limited(library.SyncByteStream):  # type: ignore[misc, name-defined]
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __iter__(self) -> Iterator[bytes]:
-            size = 0
-            for part in self._stream:
-                size += len(part)
-                if size > largest:
-                    raise ValueError(f"it is larger than {largest:,} bytes")
-                yield part
-
-        def close(self) -> None:
-            self._stream.close()
 
     def limit(response: Any) -> None:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ValueError("it is compressed, which was not asked for")
-        response.stream = Limited(response.stream)
+        stream, parts, size = response.stream, [], 0
+        for part in stream:
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST_RESPONSE:
+                raise ValueError(f"it is larger than {LARGEST_RESPONSE:,} bytes")
+        stream.close()
+        response.stream = library.ByteStream(b"".join(parts))
 
     session.headers["Accept-Encoding"] = "identity"
     session.event_hooks = {"response": [limit]}
 
 
-def import_schema(client: Any, subject: str, body: Mapping[str, Any]) -> Any:
-    """Register a schema with a chosen id and version (mode ``IMPORT``) and return the answer.
+@contextmanager
+def _tls_files(tls: Tls | None) -> Iterator[dict[str, str]]:
+    """Yield the client's TLS settings; it reads the files at once, and from files only."""
+    if tls is None:
+        yield {}
+        return
+    texts = {"ssl.ca.location": tls.trust}
+    if tls.identity is not None:
+        texts["ssl.certificate.location"] = tls.identity.certificates + tls.identity.key
+    with tempfile.TemporaryDirectory(prefix="k2ktui-") as directory:
+        files = {name: Path(directory, name) for name, text in texts.items() if text}
+        for name, file in files.items():
+            file.touch(mode=0o600)
+            file.write_text(texts[name])
+        yield {name: str(file) for name, file in files.items()}
 
-    The client's own function sends neither id nor version.
+
+def _login(settings: RegistrySettings) -> dict[str, Any]:
+    issuer = settings.issuer
+    if issuer is None:
+        return dict(settings.login)
+    fields = _token_source(issuer, settings)
+    return {_SOURCE: "CUSTOM", f"{_CUSTOM}.function": fields, f"{_CUSTOM}.config": {}}
+
+
+def _token_source(
+    issuer: OauthClient, settings: RegistrySettings
+) -> Callable[[object], dict[str, str]]:
+    """Return what gives the bearer fields of every request.
+
+    Confluent's own requests for tokens have no limit of size or total time; ``kafka/auth/oauth.py``
+    has both and follows no redirect. A failed attempt is repeated as those of the registry.
     """
-    return client._rest_client.post(f"subjects/{quote(subject, safe='')}/versions", dict(body))
+    tokens = TokenProvider(issuer)
+    more = {name: settings.login[name] for name in _FIELDS if name in settings.login}
 
+    def fields(_config: object) -> dict[str, str]:
+        until, pause_ms = monotonic() + _TOKEN_RETRY_S, settings.retry_wait_ms
+        retries = settings.max_retries
+        while True:
+            try:
+                return {"bearer.auth.token": tokens.token(), **more}
+            except ConnectionFailed:
+                pause_s = min(pause_ms, settings.max_retry_wait_ms) / 1000
+                if not retries or monotonic() + pause_s > until:
+                    raise
+            sleep(pause_s)
+            pause_ms *= 2
+            retries -= 1
 
-def read_ids_of_guid(client: Any, guid: str) -> Any:
-    """Return what the registry lists as ids of a GUID; the client has no function for it."""
-    return client._rest_client.get(f"schemas/guids/{quote(guid, safe='')}/ids")
-
-
-def read_schema_of_id(client: Any, schema_id: int) -> Any:
-    """Return what the registry holds under an id, past the client's cache, which has no bound."""
-    return client._rest_client.get(f"schemas/ids/{schema_id}")
-
-
-def read_json(client: Any, path: str, query: Mapping[str, str]) -> Any:
-    """Return the answer to a GET request below the client's URL."""
-    return client._rest_client.get(path, dict(query))
+    return fields

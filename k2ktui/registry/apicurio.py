@@ -2,75 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from k2ktui.errors import ConfigError
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.connection import NOTHING
-from k2ktui.registry.settings import RegistrySettings
+from k2ktui.registry.settings import NOTHING, RegistrySettings
 
 _CONFLUENT, _OWN = "/apis/ccompat/", "/apis/registry/v3"
 _DEFAULT_GROUPS = (None, "", "default")
 
 
-class ApicurioClient:
-    """Finds the versions of global ids, and the other way round.
-
-    Args:
-        settings: the registry; its URLs are those of Confluent's API.
+def find_global(registry: RegistrySettings, global_id: int) -> tuple[tuple[str, int], ...]:
+    """Return the subject and version with a global id; empty if there is none.
 
     Raises:
         ConfigError: a URL is not one of Apicurio Registry.
     """
+    rows = _search(registry, f"find global id {global_id}", {"globalId": str(global_id)})
+    matching = [row for row in rows if int(row["globalId"]) == global_id][:1]
+    return tuple((str(row["artifactId"]), int(row["version"])) for row in matching)
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        own = [url.partition(_CONFLUENT) for url in settings.urls]
-        if not all(separator for _, separator, _ in own):
-            raise ConfigError(
-                f"records hold global ids of Apicurio Registry, and {settings.address} has no "
-                "address of its API /apis/ccompat/v7",
-                unchanged=NOTHING,
-                hint="Use Apicurio's address in schema.registry.url, for example "
-                "http://registry:8080/apis/ccompat/v7.",
-            )
-        urls = tuple(f"{host}{_OWN}" for host, _, _ in own)
-        self._client = RegistryClient(replace(settings, urls=urls))
 
-    def __enter__(self) -> ApicurioClient:
-        return self
+def global_id_of(registry: RegistrySettings, subject: str, version: int) -> int | None:
+    """Return the global id of a version; None if there is none.
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    Raises:
+        ConfigError: a URL is not one of Apicurio Registry.
+    """
+    wanted = {"artifactId": subject, "version": str(version)}
+    rows = _search(registry, f"read the global id of version {version} of a subject", wanted)
+    ids = (int(row["globalId"]) for row in rows if wanted.items() <= row.items())
+    return next(ids, None)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
-    def version_of(self, global_id: int) -> tuple[str, int] | None:
-        """Return the subject and version with a global id; None if there is none."""
-        answer = self._client.read_json(
-            f"find global id {global_id}", "search/versions", {"globalId": str(global_id)}
+def _search(
+    registry: RegistrySettings, doing: str, query: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the versions of the default group that a search finds; URLs are Confluent's API's."""
+    own = [url.partition(_CONFLUENT) for url in registry.urls]
+    if not all(separator for _, separator, _ in own):
+        raise ConfigError(
+            f"records hold global ids of Apicurio Registry, and {registry.address} has no "
+            "address of its API /apis/ccompat/v7",
+            unchanged=NOTHING,
+            hint="Use Apicurio's address in schema.registry.url, for example "
+            "http://registry:8080/apis/ccompat/v7.",
         )
-        pairs = [
-            (str(version["artifactId"]), int(version["version"]))
-            for version in (answer or {}).get("versions", ())
-            if version.get("groupId") in _DEFAULT_GROUPS and int(version["globalId"]) == global_id
-        ]
-        return pairs[0] if pairs else None
-
-    def global_id(self, subject: str, version: int) -> int | None:
-        """Return the global id of a version; None if there is none."""
-        answer: Any = self._client.read_json(
-            f"read the global id of version {version} of a subject",
+    urls = tuple(f"{host}{_OWN}" for host, _, _ in own)
+    with RegistryClient(replace(registry, urls=urls)) as client:
+        return client.ask(
+            doing,
             "search/versions",
-            {"artifactId": subject, "version": str(version)},
+            lambda answer: [
+                row
+                for row in (answer or {}).get("versions", ())
+                if row.get("groupId") in _DEFAULT_GROUPS
+            ],
+            query=query,
+            missing=[],
         )
-        ids = [
-            int(row["globalId"])
-            for row in (answer or {}).get("versions", ())
-            if row.get("groupId") in _DEFAULT_GROUPS
-            and row.get("artifactId") == subject
-            and row.get("version") == str(version)
-        ]
-        return ids[0] if ids else None

@@ -1,4 +1,4 @@
-"""Client of a schema registry with Confluent's API, on Confluent's own Python client.
+"""Client of a schema registry with Confluent's API.
 
 Errors are raised as ``k2ktui.errors``; what a registry does not have is None or empty. Thread-safe.
 """
@@ -10,20 +10,24 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from k2ktui.engine.schemas.model import AVRO, Schema, SchemaReference, SchemaVersion
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed, Refused
-from k2ktui.registry import _confluent
-from k2ktui.registry.connection import NOTHING, import_library, make_client
-from k2ktui.registry.settings import RegistrySettings
+from k2ktui.registry._confluent import RegistryHttp
+from k2ktui.registry.settings import NOTHING, RegistrySettings
 from k2ktui.text import safe_text
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE = 404, 401, 403, 409, 422
 _LONGEST_REASON, _SHORTEST_SECRET = 300, 4
-_REQUIRED = object()
+_REQUIRED: Any = object()
+# The parameters of a list that is not cut.
+_ALL = {"offset": 0, "limit": -1}
 # Names of the default context in answers.
 _DEFAULT = (None, ".", ":.:")
 
@@ -45,8 +49,7 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
-        self._library = import_library()
-        self._client = make_client(self._library, settings)
+        self._http = RegistryHttp(settings)
         self._lock = threading.Lock()
         self._schemas: OrderedDict[int, Schema] = OrderedDict()
 
@@ -58,7 +61,7 @@ class RegistryClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._http.close()
 
     @property
     def address(self) -> str:
@@ -70,30 +73,32 @@ class RegistryClient:
 
         Those of other contexts than the address's are left out.
         """
-        subjects: tuple[str, ...] = self._ask(
+        return self.ask(
             "list subjects",
-            lambda: self._own_subjects(map(str, self._client.get_subjects(deleted=deleted))),
+            "subjects",
+            lambda names: self._own_subjects(map(str, names)),
+            query={"deleted": deleted, "deleted_only": False, **_ALL},
         )
-        return subjects
 
     def versions(self, subject: str, *, deleted: bool = False) -> tuple[int, ...]:
         """Return the numbers of a subject's versions, ascending; empty if it does not exist."""
-        numbers: tuple[int, ...] = self._ask(
+        return self.ask(
             f"list versions of subject {safe_text(subject)}",
-            lambda: tuple(sorted(map(int, self._client.get_versions(subject, deleted=deleted)))),
-            (),
+            f"subjects/{_quoted(subject)}/versions",
+            lambda numbers: tuple(sorted(map(int, numbers))),
+            query={"deleted": deleted, "deleted_only": False, **_ALL},
+            missing=(),
         )
-        return numbers
 
     def version(self, subject: str, number: int) -> SchemaVersion | None:
         """Return a version of a subject, deleted ones too; None if there is none."""
-        version: SchemaVersion | None = self._ask(
+        return self.ask(
             f"read version {number} of subject {safe_text(subject)}",
-            lambda: _version(subject, self._client.get_version(subject, number, deleted=True)),
-            None,
+            f"subjects/{_quoted(subject)}/versions/{number}",
+            lambda answer: _version(subject, answer, self._schema(answer)),
+            query={"deleted": True},
+            missing=None,
         )
-        self._client.clear_caches()
-        return version
 
     def schema(self, schema_id: int) -> Schema | None:
         """Return the schema with an id; None if the registry does not have the id.
@@ -104,14 +109,8 @@ class RegistryClient:
             if schema_id in self._schemas:
                 self._schemas.move_to_end(schema_id)
                 return self._schemas[schema_id]
-        schema: Schema | None = self._ask(
-            f"read schema {schema_id}",
-            lambda: _schema(
-                self._library.Schema.from_dict(
-                    _confluent.read_schema_of_id(self._client, schema_id)
-                )
-            ),
-            None,
+        schema = self.ask(
+            f"read schema {schema_id}", f"schemas/ids/{schema_id}", self._schema, missing=None
         )
         if schema is None:
             return None
@@ -126,44 +125,39 @@ class RegistryClient:
 
         Empty if the registry does not have the id.
         """
-        return self._versions_of_id(schema_id, False) or self._versions_of_id(schema_id, True)
 
-    def _versions_of_id(self, schema_id: int, deleted: bool) -> tuple[tuple[str, int], ...]:
-        def read() -> tuple[tuple[str, int], ...]:
-            versions = self._client.get_schema_versions(schema_id, deleted=deleted)
+        def read(versions: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
             return tuple(
                 sorted(
-                    (name, int(version.version))
-                    for version in versions
-                    for name in self._own_subjects([str(version.subject)])
+                    (name, int(row["version"]))
+                    for row in versions
+                    for name in self._own_subjects([str(row.get("subject"))])
                 )
             )
 
-        versions: tuple[tuple[str, int], ...] = self._ask(
-            f"list versions of schema {schema_id}", read, ()
+        doing, path = f"list versions of schema {schema_id}", f"schemas/ids/{schema_id}/versions"
+        return self.ask(doing, path, read, query=_ALL, missing=()) or self.ask(
+            doing, path, read, query={**_ALL, "deleted": True}, missing=()
         )
-        return versions
 
     def ids_of_guid(self, guid: str) -> tuple[int, ...]:
         """Return the ids of a GUID in the default context; empty if the registry has none."""
-
-        def read() -> tuple[int, ...]:
-            entries = _confluent.read_ids_of_guid(self._client, guid)
-            return tuple(int(entry["id"]) for entry in entries if entry.get("context") in _DEFAULT)
-
-        ids: tuple[int, ...] = self._ask(f"read schema {safe_text(guid)}", read, ())
-        return ids
+        return self.ask(
+            f"read schema {safe_text(guid)}",
+            f"schemas/guids/{_quoted(guid)}/ids",
+            lambda rows: tuple(int(row["id"]) for row in rows if row.get("context") in _DEFAULT),
+            missing=(),
+        )
 
     def find(self, subject: str, schema: Schema) -> SchemaVersion | None:
         """Return the version of a subject that the registry takes for the same schema, if any."""
-        made = self._make_schema(schema)
-        version: SchemaVersion | None = self._ask(
+        return self.ask(
             f"look up a schema of subject {safe_text(subject)}",
-            lambda: _version(subject, self._client.lookup_schema(subject, made)),
-            None,
+            f"subjects/{_quoted(subject)}?normalize=False&deleted=False",
+            lambda answer: _version(subject, answer, schema),
+            body=_body(schema),
+            missing=None,
         )
-        self._client.clear_caches()
-        return version
 
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema under a subject and return its id; the same again changes nothing.
@@ -171,14 +165,12 @@ class RegistryClient:
         Raises:
             SchemaRejected: the registry does not accept it.
         """
-        made = self._make_schema(schema)
-        schema_id = self._ask(
+        return self.ask(
             f"register a schema under subject {safe_text(subject)}",
-            lambda: int(self._client.register_schema(subject, made)),
+            f"subjects/{_quoted(subject)}/versions?normalize=False",
+            lambda answer: int(answer.get("id")),
+            body=_body(schema),
         )
-        # Its cache would hide a schema that is deleted from the registry later.
-        self._client.clear_caches()
-        return int(schema_id)
 
     def import_version(self, version: SchemaVersion) -> int:
         """Register a schema with its id and version (mode ``IMPORT``) and return the id it got.
@@ -188,68 +180,55 @@ class RegistryClient:
         Raises:
             SchemaRejected: the registry does not accept it.
         """
-        body = self._make_schema(version.schema).to_dict()
-        schema_id = self._ask(
+        return self.ask(
             f"import schema {version.id} under subject {safe_text(version.subject)}",
-            lambda: int(
-                _confluent.import_schema(
-                    self._client,
-                    version.subject,
-                    {**body, "id": version.id, "version": version.version},
-                )["id"]
-            ),
+            f"subjects/{_quoted(version.subject)}/versions",
+            lambda answer: int(answer["id"]),
+            body={**_body(version.schema), "id": version.id, "version": version.version},
         )
-        return int(schema_id)
 
     def is_compatible(self, subject: str, schema: Schema) -> bool:
         """Return whether a subject's latest version allows a schema; True without a version."""
-        made = self._make_schema(schema)
-        return bool(
-            self._ask(
-                f"check a schema against subject {safe_text(subject)}",
-                lambda: self._client.test_compatibility(subject, made),
-                True,
-            )
+        return self.ask(
+            f"check a schema against subject {safe_text(subject)}",
+            f"compatibility/subjects/{_quoted(subject)}/versions/latest"
+            "?normalize=False&verbose=False",
+            lambda answer: bool(answer["is_compatible"]),
+            body=_body(schema),
+            missing=True,
         )
 
     def types(self) -> frozenset[str]:
         """Return the schema types that the registry accepts."""
-        return frozenset(self._ask("list schema types", self._client.get_schema_types, [AVRO]))
+        return self.ask("list schema types", "schemas/types", frozenset, missing=frozenset({AVRO}))
 
     def default_compatibility(self) -> str:
         """Return the compatibility level of subjects without their own."""
-        return str(self._ask("read the compatibility level", self._client.get_compatibility))
+        return self.ask("read the compatibility level", "config", _level)
 
     def compatibility(self, subject: str) -> str:
         """Return a subject's compatibility level; "" if it has none or does not exist."""
-        return str(
-            self._ask(
-                f"read the compatibility level of subject {safe_text(subject)}",
-                lambda: self._client.get_compatibility(subject),
-                "",
-            )
-        )
+        doing = f"read the compatibility level of subject {safe_text(subject)}"
+        return self.ask(doing, f"config/{_quoted(subject)}", _level, missing="")
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Set a subject's compatibility level."""
-        self._ask(
+        self.ask(
             f"set the compatibility level of subject {safe_text(subject)}",
-            lambda: self._client.set_compatibility(subject, level),
+            f"config/{_quoted(subject)}",
+            lambda _: None,
+            body={"compatibility": level.upper()},
+            method="PUT",
         )
 
     def default_mode(self) -> str:
         """Return the mode of subjects without their own; registries without modes write."""
-        return str(self._ask("read the mode", self._client.get_global_mode, "READWRITE"))
+        return self.ask("read the mode", "mode", _mode, missing="READWRITE")
 
     def mode(self, subject: str) -> str:
         """Return a subject's own mode; "" if it has none."""
-        return str(
-            self._ask(
-                f"read the mode of subject {safe_text(subject)}",
-                lambda: self._client.get_mode(subject),
-                "",
-            )
-        )
+        doing = f"read the mode of subject {safe_text(subject)}"
+        return self.ask(doing, f"mode/{_quoted(subject)}", _mode, missing="")
 
     def _own_subjects(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names in the context of the address, without it, sorted.
@@ -261,59 +240,62 @@ class RegistryClient:
         own_names = (name.removeprefix(own) if context else name for name in names)
         return tuple(sorted(name for name in own_names if not name.startswith(":.")))
 
-    def read_json(self, doing: str, path: str, query: Mapping[str, str]) -> Any:
-        """Return what a registry answers to a GET request; None if it has no such object.
+    def _schema(self, answer: Any) -> Schema:
+        plain = self._http.library.Schema.from_dict(answer).to_dict()
+        references = tuple(
+            SchemaReference(
+                str(reference["name"]), str(reference["subject"]), int(reference["version"])
+            )
+            for reference in plain["references"]
+        )
+        rules = {key: plain[key] for key in ("metadata", "ruleSet") if plain.get(key)}
+        text = json.dumps(rules, sort_keys=True, separators=(",", ":")) if rules else ""
+        return Schema(
+            str(plain.get("schemaType") or AVRO), str(plain.get("schema") or ""), references, text
+        )
+
+    def ask(
+        self,
+        doing: str,
+        path: str,
+        read: Callable[[Any], T],
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        method: str = "POST",
+        missing: T = _REQUIRED,
+    ) -> T:
+        """Send a request and return what ``read`` makes of the answer, which is JSON.
 
         Args:
             doing: the request as a verb and its object, for messages.
             path: below the registry's URL.
+            read: returns the result.
             query: parameters.
-        """
-        return self._ask(doing, lambda: _confluent.read_json(self._client, path, query), None)
-
-    def _make_schema(self, schema: Schema) -> Any:
-        references = [
-            {"name": reference.name, "subject": reference.subject, "version": reference.version}
-            for reference in schema.references
-        ]
-        rules = json.loads(schema.rules) if schema.rules else {}
-        return self._library.Schema.from_dict(
-            {"schema": schema.text, "schemaType": schema.type, "references": references, **rules}
-        )
-
-    def _ask(self, doing: str, request: Callable[[], Any], missing: Any = _REQUIRED) -> Any:
-        """Send a request.
-
-        Args:
-            doing: the request as a verb and its object, for messages.
-            request: sends it.
+            body: sent as JSON; without it, the request is a GET.
+            method: of a request with a body.
             missing: the result if the registry has no such object; without one that is an error.
         """
-        error_class = self._library.SchemaRegistryError
         log.debug("%s: %s", self.address, doing)
         try:
-            return request()
-        except error_class as error:
+            return read(self._http.send(method if body else "GET", path, query, body))
+        except self._http.library.SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND and missing is not _REQUIRED:
                 return missing
             log.info("%s: status %d when asked to %s", self.address, error.http_status_code, doing)
             raise self._translate(doing, error) from error
         except K2kError:  # no token
             raise
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            log.info("%s: %s when asked to %s", self.address, type(error).__name__, doing)
-            raise ConnectionFailed(
-                f"{self.address} returned a response that is not from a schema registry when asked "
-                f"to {doing}: {_reason(error, self.settings)}",
-                unchanged=NOTHING,
-                hint=f"Check schema.registry.url in {self.settings.side}.registry.config.",
-            ) from error
         except Exception as error:
             log.info("%s: %s when asked to %s", self.address, type(error).__name__, doing)
+            config = f"{self.settings.side}.registry.config"
+            what, hint = "cannot be reached to", f"Check {config}, and that the registry runs."
+            if isinstance(error, (ValueError, TypeError, KeyError, AttributeError)):
+                what = "returned a response that is not from a schema registry when asked to"
+                hint = f"Check schema.registry.url in {config}."
+            reason = _reason(error, self.settings)
             raise ConnectionFailed(
-                f"{self.address} cannot be reached to {doing}: {_reason(error, self.settings)}",
-                unchanged=NOTHING,
-                hint=f"Check {self.settings.side}.registry.config, and that the registry runs.",
+                f"{self.address} {what} {doing}: {reason}", unchanged=NOTHING, hint=hint
             ) from error
 
     def _translate(self, doing: str, error: Any) -> K2kError:
@@ -350,26 +332,27 @@ def _reason(error: object, settings: RegistrySettings) -> str:
     return safe_text(text, _LONGEST_REASON)
 
 
-def _version(subject: str, answer: Any) -> SchemaVersion:
-    return SchemaVersion(
-        subject,
-        int(answer.version),
-        int(answer.schema_id),
-        _schema(answer.schema),
-        answer.guid or "",
-    )
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
 
 
-def _schema(library_schema: Any) -> Schema:
-    plain = library_schema.to_dict()
-    references = tuple(
-        SchemaReference(
-            str(reference["name"]), str(reference["subject"]), int(reference["version"])
-        )
-        for reference in plain.get("references") or ()
-    )
-    rules = {key: plain[key] for key in ("metadata", "ruleSet") if plain.get(key)}
-    text = json.dumps(rules, sort_keys=True, separators=(",", ":")) if rules else ""
-    return Schema(
-        str(plain.get("schemaType") or AVRO), str(plain.get("schema") or ""), references, text
-    )
+def _body(schema: Schema) -> dict[str, object]:
+    references = [
+        {"name": reference.name, "subject": reference.subject, "version": reference.version}
+        for reference in schema.references
+    ]
+    rules = json.loads(schema.rules) if schema.rules else {}
+    return {"schema": schema.text, "schemaType": schema.type, "references": references, **rules}
+
+
+def _version(subject: str, answer: Any, schema: Schema) -> SchemaVersion:
+    number, schema_id = int(answer.get("version")), int(answer.get("id"))
+    return SchemaVersion(subject, number, schema_id, schema, answer.get("guid") or "")
+
+
+def _level(answer: Any) -> str:
+    return str(answer["compatibilityLevel"])
+
+
+def _mode(answer: Any) -> str:
+    return str(answer["mode"])

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from k2ktui.engine.schemas.model import RegistryContent, Schema, SchemaVersion, Subject
+from k2ktui.engine.schemas.plan import IMPORT_MODE
 from k2ktui.registry.client import RegistryClient
 
-T = TypeVar("T")
+T = TypeVar("T", str, int, tuple[str, int])
 R = TypeVar("R")
 
 _REQUESTS_AT_ONCE = 8
@@ -33,83 +34,74 @@ def read_content(
     """
     known = set(client.subjects(deleted=deleted))
     names = known if subjects is None else known & set(subjects)
-    return _read(client, names, set(), deleted=deleted, modes=modes)
+    return read_versions(client, (), names, deleted=deleted, modes=modes)
 
 
-def read_modes(client: RegistryClient, subjects: Iterable[str]) -> dict[str, str]:
-    """Return the own mode of each subject; "" of one that has none."""
-    names = sorted(subjects)
-    return dict(zip(names, _on_each(client.mode, names), strict=True))
-
-
-def read_versions(client: RegistryClient, pairs: Iterable[tuple[str, int]]) -> RegistryContent:
-    """Read versions of subjects, deleted ones too, with what they refer to and nothing else.
-
-    Args:
-        client: the registry.
-        pairs: subjects and versions.
-    """
-    return _read(client, set(), set(pairs), deleted=False, modes=False)
-
-
-def read_history(client: RegistryClient, subject: str, number: int) -> RegistryContent:
-    """Read all versions of a subject, and all subjects that their schemas refer to.
-
-    Args:
-        client: the registry.
-        subject: the subject.
-        number: a version that is read even if it was deleted.
-    """
-    return _read(client, {subject}, {(subject, number)}, deleted=False, modes=False)
-
-
-def with_ids(
-    client: RegistryClient, content: RegistryContent, ids: Iterable[int]
-) -> RegistryContent:
-    """Return the content with the schemas that have some ids, whatever their subjects."""
-    missing = sorted(set(ids) - content.ids.keys())
-    schemas = _on_each(client.schema, missing)
-    by_id = {
-        schema_id: schema for schema_id, schema in zip(missing, schemas, strict=True) if schema
-    }
-    needed = {reference.subject for schema in by_id.values() for reference in schema.references}
-    more = read_content(client, needed - content.subjects.keys())
-    subjects = {**more.subjects, **content.subjects}
-    return replace(content, subjects=subjects, ids={**more.ids, **content.ids, **by_id})
-
-
-def _read(
+def read_versions(
     client: RegistryClient,
-    names: set[str],
-    pairs: set[tuple[str, int]],
+    pairs: Iterable[tuple[str, int]],
+    subjects: Iterable[str] = (),
     *,
-    deleted: bool,
-    modes: bool,
+    deleted: bool = False,
+    modes: bool = False,
 ) -> RegistryContent:
+    """Read versions with what they refer to, and nothing else.
+
+    Args:
+        client: the registry.
+        pairs: subjects and versions, deleted ones too.
+        subjects: names of subjects to read all versions of, and of all that these refer to.
+        deleted: as for :func:`read_content`.
+        modes: as for :func:`read_content`.
+    """
+    waiting, names = set(pairs), set(subjects)
     whole = bool(names)
     versions: dict[tuple[str, int], SchemaVersion | None] = {}
     listed: set[str] = set()
-    while names or pairs:
-        for name, numbers in zip(
-            sorted(names),
-            _on_each(lambda name: client.versions(name, deleted=deleted), sorted(names)),
-            strict=True,
-        ):
-            pairs |= {(name, number) for number in numbers}
+    while names or waiting:
+        numbers = _on_each(lambda name: client.versions(name, deleted=deleted), names)
+        waiting |= {(name, number) for name in names for number in numbers[name]}
         listed |= names
-        wanted = sorted(pairs - versions.keys())
-        read = _on_each(lambda pair: client.version(*pair), wanted)
-        versions |= dict(zip(wanted, read, strict=True))
-        schemas = [version.schema for version in read if version is not None]
+        read = _on_each(lambda pair: client.version(*pair), waiting - versions.keys())
+        versions |= read
+        schemas = [version.schema for version in read.values() if version is not None]
         references = [reference for schema in schemas for reference in schema.references]
         # A version may be referred to although it was deleted, and is not listed.
-        pairs = {
+        waiting = {
             (reference.subject, reference.version) for reference in references
         } - versions.keys()
         names = {reference.subject for reference in references} - listed if whole else set()
-    return _content(
-        client, [version for version in versions.values() if version is not None], modes
-    )
+    existing = [version for version in versions.values() if version is not None]
+    return _content(client, existing, modes)
+
+
+def read_target(
+    target: RegistryClient, names: set[str], source_content: RegistryContent
+) -> RegistryContent:
+    """Read what a plan needs of the target's registry.
+
+    Args:
+        target: the registry.
+        names: the subjects that the plan names.
+        source_content: what the source's registry has, whose ids count in mode ``IMPORT``.
+    """
+    content = read_content(target, names)
+    new = _on_each(target.mode, names - content.subjects.keys())
+    # A mode can be set before a subject has a version.
+    empty = {
+        name: Subject(name, mode=mode)
+        for name, mode in new.items()
+        if mode not in ("", content.mode)
+    }
+    subjects = {**content.subjects, **empty}
+    if IMPORT_MODE not in {content.mode, *(subject.mode for subject in subjects.values())}:
+        return replace(content, subjects=subjects)
+    read = _on_each(target.schema, source_content.ids.keys() - content.ids.keys())
+    by_id = {schema_id: schema for schema_id, schema in read.items() if schema}
+    needed = {reference.subject for schema in by_id.values() for reference in schema.references}
+    more = read_content(target, needed - subjects.keys())
+    ids = {**more.ids, **content.ids, **by_id}
+    return replace(content, subjects={**more.subjects, **subjects}, ids=ids)
 
 
 def _content(client: RegistryClient, versions: list[SchemaVersion], modes: bool) -> RegistryContent:
@@ -128,12 +120,12 @@ def _content(client: RegistryClient, versions: list[SchemaVersion], modes: bool)
             (client.mode(name) if modes else "") or mode,
         )
 
-    subjects = {subject.name: subject for subject in _on_each(read, sorted(by_name))}
     ids: dict[int, Schema] = {version.id: version.schema for version in versions}
-    return RegistryContent(subjects, compatibility, mode, client.types(), ids)
+    return RegistryContent(_on_each(read, by_name), compatibility, mode, client.types(), ids)
 
 
-def _on_each(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Return the results of requests that are sent at the same time, in order."""
+def _on_each(read: Callable[[T], R], items: Iterable[T]) -> dict[T, R]:
+    """Return the results of requests, by item in order; some are sent at the same time."""
+    ordered = sorted(items)
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        return list(pool.map(read, items))
+        return dict(zip(ordered, pool.map(read, ordered), strict=True))

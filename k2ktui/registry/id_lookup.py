@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
-from k2ktui.engine.schemas.ids import IN_PAYLOAD, SchemaId, SchemaIdForm, encode_schema_id
-from k2ktui.engine.schemas.model import Schema, SchemaVersion, is_same_schema
+from k2ktui.engine.schemas.ids import (
+    IN_PAYLOAD,
+    SchemaId,
+    SchemaIdForm,
+    describe_schema_id,
+    encode_schema_id,
+)
+from k2ktui.engine.schemas.model import Schema, SchemaVersion
 from k2ktui.errors import Refused
-from k2ktui.registry.apicurio import ApicurioClient
+from k2ktui.registry.apicurio import find_global, global_id_of
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.connection import NOTHING
-from k2ktui.registry.content import read_versions
-from k2ktui.registry.settings import RegistrySettings
+from k2ktui.registry.settings import NOTHING, RegistrySettings
 from k2ktui.text import safe_text
 
 
-def is_global(form: SchemaIdForm, registry: RegistrySettings) -> bool:
+def _is_global(form: SchemaIdForm, registry: RegistrySettings) -> bool:
     """Return whether ids of a form are global ids of Apicurio, else content ids or Confluent's."""
     return form is SchemaIdForm.GLOBAL_ID_HEADER or (form in IN_PAYLOAD and registry.uses_global_id)
 
@@ -27,11 +32,10 @@ def find_versions(client: RegistryClient, schema_id: SchemaId) -> tuple[tuple[st
         ConfigError: the id is one of Apicurio's own, and the registry's URL is not.
         ConnectionFailed: the registry does not respond, or rejects the login.
     """
-    if is_global(schema_id.form, client.settings):
-        own_version = _version_of_global_id(client, schema_id)
-        return (own_version,) if own_version else ()
+    if _is_global(schema_id.form, client.settings):
+        return find_global(client.settings, schema_id.value)
     if schema_id.form is SchemaIdForm.GUID_HEADER:
-        ids = client.ids_of_guid(str(uuid.UUID(int=schema_id.value)))
+        ids = client.ids_of_guid(describe_schema_id(schema_id))
         return tuple(pair for number in ids for pair in client.versions_of_id(number))
     return client.versions_of_id(schema_id.value)
 
@@ -49,9 +53,8 @@ def id_of_version(client: RegistryClient, form: SchemaIdForm, version: SchemaVer
         ConfigError, ConnectionFailed: as for :func:`find_versions`.
     """
     number: int | None = version.id
-    if is_global(form, client.settings):
-        with ApicurioClient(client.settings) as own:
-            number = own.global_id(version.subject, version.version)
+    if _is_global(form, client.settings):
+        number = global_id_of(client.settings, version.subject, version.version)
     elif form is SchemaIdForm.GUID_HEADER:
         number = uuid.UUID(version.guid).int if version.guid else None
     if number is None:
@@ -79,52 +82,21 @@ def read_schema(client: RegistryClient, schema_id: SchemaId) -> Schema | None:
     Raises:
         ConfigError, ConnectionFailed: as for :func:`find_versions`.
     """
-    if schema_id.form is SchemaIdForm.GUID_HEADER or is_global(schema_id.form, client.settings):
-        pairs = find_versions(client, schema_id)[:1]
-        version = client.version(*pairs[0]) if pairs else None
+    if schema_id.form is SchemaIdForm.GUID_HEADER or _is_global(schema_id.form, client.settings):
+        version = read_first(client, find_versions(client, schema_id))
         return version.schema if version else None
     return client.schema(schema_id.value)
 
 
 def has_schema(client: RegistryClient, schema_id: SchemaId) -> bool:
     """Return whether a registry has the schema of an id; errors as for :func:`find_versions`."""
-    if is_global(schema_id.form, client.settings):
-        return _version_of_global_id(client, schema_id) is not None
+    if _is_global(schema_id.form, client.settings):
+        return bool(find_versions(client, schema_id))
     if schema_id.form is SchemaIdForm.GUID_HEADER:
-        return bool(client.ids_of_guid(str(uuid.UUID(int=schema_id.value))))
+        return bool(client.ids_of_guid(describe_schema_id(schema_id)))
     return client.schema(schema_id.value) is not None
 
 
-def name_same_schema(
-    source: RegistryClient, source_id: SchemaId, target: RegistryClient, target_id: SchemaId
-) -> bool:
-    """Return whether ids of two registries name schemas that describe the same data.
-
-    Subjects and versions may differ: a consumer reads the same objects with both.
-
-    Args:
-        source, source_id: the registry of the source, and an id there.
-        target, target_id: the same of the target.
-
-    Raises:
-        ConfigError, ConnectionFailed: as for :func:`find_versions`.
-    """
-    source_pairs, target_pairs = (
-        find_versions(source, source_id)[:1],
-        find_versions(target, target_id)[:1],
-    )
-    source_version = source.version(*source_pairs[0]) if source_pairs else None
-    target_version = target.version(*target_pairs[0]) if target_pairs else None
-    if source_version is None or target_version is None:
-        return False
-    return is_same_schema(
-        source_version.schema,
-        read_versions(source, source_pairs),
-        target_version.schema,
-        read_versions(target, target_pairs),
-    )
-
-
-def _version_of_global_id(client: RegistryClient, schema_id: SchemaId) -> tuple[str, int] | None:
-    with ApicurioClient(client.settings) as own:
-        return own.version_of(schema_id.value)
+def read_first(client: RegistryClient, pairs: Sequence[tuple[str, int]]) -> SchemaVersion | None:
+    """Return the first of some versions; None if there is none."""
+    return client.version(*pairs[0]) if pairs else None

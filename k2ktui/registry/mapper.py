@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from k2ktui.engine.schemas.ids import IN_PAYLOAD, SchemaId, SchemaPart
-from k2ktui.engine.schemas.model import record_names
+from k2ktui.engine.schemas.model import is_same_schema, record_names
 from k2ktui.engine.schemas.rule import OnUnknownSchema
 from k2ktui.engine.schemas.subjects import SubjectNaming, TopicRule, is_of_other_part, map_subject
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.id_lookup import find_versions, id_of_version, name_same_schema
+from k2ktui.registry.content import read_versions
+from k2ktui.registry.id_lookup import find_versions, id_of_version, read_first
 from k2ktui.registry.registering import require_schema
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
 
@@ -129,17 +130,27 @@ class SchemaMapper:
     def name_same_schema(self, source_id: SchemaId, target_id: SchemaId) -> bool:
         """Return whether an id of the source and one of the target name the same schema.
 
-        It may be under another subject than the one that :meth:`map_id` looks in.
+        It may be under another subject than the one that :meth:`map_id` looks in, and another
+        version: a consumer reads the same objects with both.
 
         Raises:
-            K2kError: as for :func:`k2ktui.registry.id_lookup.name_same_schema`.
+            ConfigError: an id is one of Apicurio's own, and the registry's URL is not.
+            ConnectionFailed: a registry does not respond, or rejects the login.
         """
-        return name_same_schema(self._source, source_id, self._target, target_id)
+        source, target = self._source, self._target
+        source_pairs = find_versions(source, source_id)[:1]
+        target_pairs = find_versions(target, target_id)[:1]
+        here, there = read_first(source, source_pairs), read_first(target, target_pairs)
+        if here is None or there is None:
+            return False
+        source_content = read_versions(source, source_pairs)
+        target_content = read_versions(target, target_pairs)
+        return is_same_schema(here.schema, source_content, there.schema, target_content)
 
     def _look_up(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
         pairs = find_versions(self._source, schema_id)
         # A schema such as "string" may have a thousand subjects: only what is needed is read.
-        first = self._source.version(*pairs[0]) if pairs else None
+        first = read_first(self._source, pairs)
         if first is None:
             return None
         names = record_names(first.schema)
@@ -174,7 +185,7 @@ class SchemaMapper:
         Several subjects may have the same schema and id. None if only the other part uses them:
         then a payload may have the id by chance, as the 8 bytes of the number 20,000,000 have 1.
         """
-        rules = partial(self._own_rule, topic, part)
+        rules = partial(self._rule, topic, part)
         candidates = [
             (_ORDER[mapped.naming], pair, mapped.target)
             for pair in pairs
@@ -191,17 +202,12 @@ class SchemaMapper:
 
     def _rename(self, topic: str, subject: str, names: frozenset[str]) -> str:
         """Return the name on the target of a subject that any copied topic may use."""
-        mapped = map_subject(subject, names, partial(self._rule, topic))
+        mapped = map_subject(subject, names, partial(self._rule, topic, None))
         return mapped.target if mapped else subject
 
-    def _own_rule(self, own: str, part: SchemaPart, topic: str) -> TopicRule | None:
-        """Return what is done with the record's topic; None for another."""
-        target = self.settings.topics.mapping.target_for(topic) if topic == own else None
-        return TopicRule(target, frozenset({part})) if target else None
-
-    def _rule(self, own: str, topic: str) -> TopicRule | None:
-        """Return what is done with a topic's subjects; the record's topic is ``own``."""
-        if topic == own:
-            target = self.settings.topics.mapping.target_for(topic)
-            return TopicRule(target) if target else None
-        return self.settings.topics.rule(topic)
+    def _rule(self, own: str, part: SchemaPart | None, topic: str) -> TopicRule | None:
+        """Return what is done with a topic's subjects; with a part, only of the record's own."""
+        if topic != own:
+            return None if part else self.settings.topics.rule(topic)
+        target = self.settings.topics.mapping.target_for(topic)
+        return TopicRule(target, frozenset({part} if part else SchemaPart)) if target else None

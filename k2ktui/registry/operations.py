@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -11,7 +10,6 @@ from k2ktui.engine.schemas.model import (
     RegistryContent,
     Schema,
     SchemaReference,
-    SchemaVersion,
     is_same_schema,
 )
 from k2ktui.engine.schemas.plan import (
@@ -22,9 +20,11 @@ from k2ktui.engine.schemas.plan import (
     plan_schemas,
 )
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.content import read_content
+from k2ktui.registry.content import read_content, read_target
 from k2ktui.registry.mapper import SchemaMapperSettings
-from k2ktui.registry.registering import AppliedSchema, read_target, register_planned
+from k2ktui.registry.registering import AppliedSchema, register_planned
+
+_Place = tuple[str, int]  # a subject and a version
 
 
 class SchemaAgreement(StrEnum):
@@ -45,15 +45,6 @@ class VerifiedSchema:
     reason: str = ""
 
 
-@contextmanager
-def open_registries(
-    settings: SchemaMapperSettings,
-) -> Iterator[tuple[RegistryClient, RegistryClient]]:
-    """Yield clients of the source's and the target's registry, and close them."""
-    with RegistryClient(settings.source) as source, RegistryClient(settings.target) as target:
-        yield source, target
-
-
 def read_schema_plan(settings: SchemaMapperSettings, *, deleted: bool = False) -> SchemaPlan:
     """Read both registries and plan what to register; nothing is changed.
 
@@ -64,7 +55,7 @@ def read_schema_plan(settings: SchemaMapperSettings, *, deleted: bool = False) -
     Raises:
         ConnectionFailed: a registry does not respond, or rejects the login.
     """
-    with open_registries(settings) as (source, target):
+    with RegistryClient(settings.source) as source, RegistryClient(settings.target) as target:
         return _plan(settings, source, target, deleted)[0]
 
 
@@ -77,7 +68,7 @@ def apply_schema_plan(settings: SchemaMapperSettings, plan: SchemaPlan) -> list[
     Returns:
         Every schema of the plan, in its order.
     """
-    with open_registries(settings) as (source, target):
+    with RegistryClient(settings.source) as source, RegistryClient(settings.target) as target:
         return register_planned(source, target, plan)
 
 
@@ -95,16 +86,13 @@ def verify_schemas(
     Raises:
         ConnectionFailed: a registry does not respond, or rejects the login.
     """
-    with open_registries(settings) as (source, target):
+    with RegistryClient(settings.source) as source, RegistryClient(settings.target) as target:
         plan, source_content, target_content = _plan(settings, source, target, deleted)
-        equal: dict[tuple[str, int], SchemaVersion] = {}
-        rows = []
-        for schema in plan.schemas:
-            row, counterpart = _verify(schema, target, source_content, target_content, equal)
-            rows.append(row)
-            if counterpart is not None:
-                equal[schema.source.subject, schema.source.version] = counterpart
-    return rows
+        places: dict[_Place, _Place] = {}
+        return [
+            _verify(schema, target, source_content, target_content, places)
+            for schema in plan.schemas
+        ]
 
 
 def _plan(
@@ -130,6 +118,11 @@ def _find_incompatible(
     Only the first new version of a subject can be asked for: the next ones depend on it.
     """
     reasons: dict[tuple[str, int], str] = {}
+    places = {
+        (planned.source.subject, planned.source.version): (planned.target_subject, number)
+        for planned in plan.schemas
+        if planned.action is SchemaAction.PRESENT and (number := planned.target_version)
+    }
     # Its level is part of the plan: today's says nothing.
     asked = {level.subject for level in plan.compatibility}
     for change in plan.changes:
@@ -141,7 +134,7 @@ def _find_incompatible(
         if level == "NONE":
             # Apicurio would still answer that another record is not compatible.
             continue
-        schema = _with_references(change, plan)
+        schema = _refer_to(places, change.source.schema)
         if schema is not None and not target.is_compatible(change.target_subject, schema):
             reasons[change.target_subject, change.source.id] = (
                 f"it is not compatible with the latest version of the subject on the target "
@@ -150,22 +143,15 @@ def _find_incompatible(
     return reasons
 
 
-def _with_references(planned: PlannedSchema, plan: SchemaPlan) -> Schema | None:
-    """Return a schema that refers to versions on the target; None if one is not there yet."""
-    places = {
-        (schema.source.subject, schema.source.version): schema
-        for schema in plan.schemas
-        if schema.action is SchemaAction.PRESENT
-    }
-    references = []
-    for reference in planned.source.schema.references:
-        place = places.get((reference.subject, reference.version))
-        if place is None or place.target_version is None:
-            return None
-        references.append(
-            SchemaReference(reference.name, place.target_subject, place.target_version)
-        )
-    return replace(planned.source.schema, references=tuple(references))
+def _refer_to(places: Mapping[_Place, _Place], schema: Schema) -> Schema | None:
+    """Return a schema that refers to versions on the target; None if one is not there."""
+    pairs = [places.get((one.subject, one.version)) for one in schema.references]
+    references = tuple(
+        SchemaReference(reference.name, *pair)
+        for reference, pair in zip(schema.references, pairs, strict=True)
+        if pair is not None
+    )
+    return replace(schema, references=references) if len(references) == len(pairs) else None
 
 
 def _verify(
@@ -173,41 +159,26 @@ def _verify(
     target: RegistryClient,
     source_content: RegistryContent,
     target_content: RegistryContent,
-    equal: dict[tuple[str, int], SchemaVersion],
-) -> tuple[VerifiedSchema, SchemaVersion | None]:
+    places: dict[_Place, _Place],
+) -> VerifiedSchema:
+    """Compare a schema with its counterpart, whose place is added to ``places``."""
     version = planned.source
-    if planned.action is SchemaAction.PRESENT:
-        assert planned.target_id is not None and planned.target_version is not None
-        counterpart = SchemaVersion(
-            planned.target_subject, planned.target_version, planned.target_id, version.schema
-        )
-    else:
+    if planned.action is not SchemaAction.PRESENT:
         # The registry may take another text for the same schema.
-        places = [
-            equal.get((reference.subject, reference.version))
-            for reference in version.schema.references
-        ]
-        references = tuple(
-            SchemaReference(reference.name, place.subject, place.version)
-            for reference, place in zip(version.schema.references, places, strict=True)
-            if place is not None
-        )
-        same = None
-        if len(references) == len(places):
-            schema = replace(version.schema, references=references)
-            same = target.find(planned.target_subject, schema)
+        schema = _refer_to(places, version.schema)
+        same = target.find(planned.target_subject, schema) if schema else None
         if same is None:
             reason = planned.reason or "it is not registered"
-            return VerifiedSchema(planned, SchemaAgreement.MISSING, reason=reason), None
-        return VerifiedSchema(planned, SchemaAgreement.EQUAL, same.id), same
-    by_id = target.schema(counterpart.id)
-    if by_id is None or not is_same_schema(version.schema, source_content, by_id, target_content):
-        reason = (
-            f"id {counterpart.id} names another schema"
-            if by_id
-            else f"id {counterpart.id} is unknown"
-        )
-        return VerifiedSchema(
-            planned, SchemaAgreement.DIFFERENT, counterpart.id, reason
-        ), counterpart
-    return VerifiedSchema(planned, SchemaAgreement.EQUAL, counterpart.id), counterpart
+            return VerifiedSchema(planned, SchemaAgreement.MISSING, reason=reason)
+        places[version.subject, version.version] = same.subject, same.version
+        return VerifiedSchema(planned, SchemaAgreement.EQUAL, same.id)
+    assert planned.target_id is not None and planned.target_version is not None
+    places[version.subject, version.version] = planned.target_subject, planned.target_version
+    by_id = target.schema(planned.target_id)
+    if by_id is None:
+        reason = f"id {planned.target_id} is unknown"
+    elif is_same_schema(version.schema, source_content, by_id, target_content):
+        return VerifiedSchema(planned, SchemaAgreement.EQUAL, planned.target_id)
+    else:
+        reason = f"id {planned.target_id} names another schema"
+    return VerifiedSchema(planned, SchemaAgreement.DIFFERENT, planned.target_id, reason)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.schemas.model import RegistryContent, SchemaVersion, Subject
+from k2ktui.engine.schemas.model import Schema, SchemaReference, SchemaVersion, is_same_schema
 from k2ktui.engine.schemas.plan import (
     IMPORT_MODE,
     PlannedSchema,
@@ -20,10 +20,17 @@ from k2ktui.engine.schemas.plan import (
     plan_mapped,
 )
 from k2ktui.engine.schemas.subjects import SubjectNaming
-from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.registry.client import RegistryClient, SchemaRejected
-from k2ktui.registry.content import read_content, read_history, read_modes, with_ids
-from k2ktui.registry.registrar import SchemaNotRegistered, SchemaRegistrar
+from k2ktui.registry.content import read_content, read_target, read_versions
+from k2ktui.registry.settings import NOTHING
+from k2ktui.text import safe_text
+
+_DEEPEST = 100
+
+
+class SchemaNotRegistered(Refused):
+    """The target's registry lacks a schema, and it must not be registered without consent."""
 
 
 class SchemaOutcome(StrEnum):
@@ -50,29 +57,6 @@ class AppliedSchema:
     reason: str = ""
 
 
-def read_target(
-    target: RegistryClient, names: set[str], source_content: RegistryContent
-) -> RegistryContent:
-    """Read what a plan needs of the target's registry.
-
-    Args:
-        target: the registry.
-        names: the subjects that the plan names.
-        source_content: what the source's registry has, whose ids count in mode ``IMPORT``.
-    """
-    content = read_content(target, names)
-    new = read_modes(target, names - content.subjects.keys())
-    # A mode can be set before a subject has a version.
-    empty = {
-        name: Subject(name, mode=mode)
-        for name, mode in new.items()
-        if mode not in ("", content.mode)
-    }
-    content = replace(content, subjects={**content.subjects, **empty})
-    modes = {content.mode, *(subject.mode for subject in content.subjects.values())}
-    return with_ids(target, content, source_content.ids) if IMPORT_MODE in modes else content
-
-
 def register_planned(
     source: RegistryClient, target: RegistryClient, plan: SchemaPlan
 ) -> list[AppliedSchema]:
@@ -85,7 +69,7 @@ def register_planned(
         Every schema of the plan, in its order.
     """
     names = {schema.source.subject: schema.target_subject for schema in plan.schemas}
-    registrar = SchemaRegistrar(
+    registrar = _Registrar(
         source,
         target,
         lambda version: names.get(version.subject, version.subject),
@@ -128,11 +112,12 @@ def require_schema(
         ConnectionFailed: a registry does not respond, or rejects the login.
     """
     try:
-        return SchemaRegistrar(source, target, rename, registers=False).require(version, subject)
+        return _Registrar(source, target, rename, registers=False).require(version, subject)
     except SchemaNotRegistered:
         if not registers:
             raise
-    source_content = read_history(source, version.subject, version.version)
+    pair = version.subject, version.version
+    source_content = read_versions(source, [pair], [version.subject])
     mapped = {
         name: (
             subject if name == version.subject else rename(source_subject.versions[-1]),
@@ -144,11 +129,11 @@ def require_schema(
     plan = plan_mapped(source_content, target_content, mapped).up_to(source_content, version)
     register_planned(source, target, plan)
     # What could not be registered says why here.
-    return SchemaRegistrar(source, target, rename, registers=True).require(version, subject)
+    return _Registrar(source, target, rename, registers=True).require(version, subject)
 
 
 def _register_all(
-    registrar: SchemaRegistrar, target: RegistryClient, plan: SchemaPlan
+    registrar: _Registrar, target: RegistryClient, plan: SchemaPlan
 ) -> Iterator[AppliedSchema]:
     later = {level.subject: level.level for level in plan.compatibility if not level.first}
     stopped = ""
@@ -180,7 +165,7 @@ def _register_all(
 
 
 def _register(
-    registrar: SchemaRegistrar,
+    registrar: _Registrar,
     target: RegistryClient,
     planned: PlannedSchema,
     later: dict[str, str],
@@ -205,3 +190,93 @@ def _import_remark(planned: PlannedSchema, registered: SchemaVersion) -> str:
             f"the registry chose id {registered.id}, although the subject's mode is {IMPORT_MODE}"
         )
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registrar:
+    """Finds schemas of the source on the target, and registers what it lacks if allowed.
+
+    Attributes:
+        source: the source's registry.
+        target: the target's registry.
+        rename: returns the name on the target of a subject that a reference names.
+        registers: whether schemas may be registered.
+    """
+
+    source: RegistryClient
+    target: RegistryClient
+    rename: Callable[[SchemaVersion], str]
+    registers: bool
+
+    def require(self, version: SchemaVersion, subject: str, depth: int = 0) -> SchemaVersion:
+        """Return a schema's version on the target, registered now if it is missing there.
+
+        Args:
+            version: the version in the source's registry.
+            subject: its subject on the target.
+            depth: how many schemas refer to it, one after the other.
+
+        Raises:
+            SchemaNotRegistered: it is missing, and must not be registered.
+            SchemaRejected: the target's registry does not accept it.
+            Refused: a schema that it refers to does not exist on the source.
+        """
+        references = tuple(
+            SchemaReference(reference.name, registered.subject, registered.version)
+            for reference in version.schema.references
+            for registered in (self._require_reference(version, reference, depth),)
+        )
+        schema = replace(version.schema, references=references)
+        existing = self.target.find(subject, schema) or self._find_equal(version, subject)
+        if existing is not None:
+            return existing
+        if not self.registers:
+            raise SchemaNotRegistered(
+                f"schema {version.id} (version {version.version} of subject "
+                f"{safe_text(version.subject)}) is not registered as {safe_text(subject)} in "
+                f"{self.target.address}",
+                unchanged="Nothing was registered, and no record with it was copied.",
+                hint="Run k2ktui schemas apply, or set schemaMapping.autoRegister: enabled.",
+            )
+        return self._register(version, subject, schema)
+
+    def _register(self, version: SchemaVersion, subject: str, schema: Schema) -> SchemaVersion:
+        mode = self.target.mode(subject) or self.target.default_mode()
+        if mode == IMPORT_MODE:
+            wanted = SchemaVersion(subject, version.version, version.id, schema)
+            schema_id = self.target.import_version(wanted)
+        else:
+            schema_id = self.target.register(subject, schema)
+        registered = self.target.find(subject, schema)
+        # The answer to a registration has no version.
+        return registered or SchemaVersion(subject, version.version, schema_id, schema)
+
+    def _require_reference(
+        self, version: SchemaVersion, reference: SchemaReference, depth: int
+    ) -> SchemaVersion:
+        referred = self.source.version(reference.subject, reference.version)
+        if referred is None:
+            raise Refused(
+                f"schema {version.id} refers to version {reference.version} of subject "
+                f"{safe_text(reference.subject)}, which {self.source.address} does not have",
+                unchanged=NOTHING,
+                hint="Register it on the source.",
+            )
+        if depth >= _DEEPEST:
+            raise Refused(
+                f"schema {version.id} is at the end of a chain of more than {_DEEPEST} references",
+                unchanged=NOTHING,
+                hint="Simplify the schemas that refer to it.",
+            )
+        return self.require(referred, self.rename(referred), depth + 1)
+
+    def _find_equal(self, version: SchemaVersion, subject: str) -> SchemaVersion | None:
+        """Return a version whose text differs in formatting only; registries may not see that."""
+        if not self.target.versions(subject):
+            return None
+        target_content = read_content(self.target, [subject])
+        source_content = read_versions(self.source, [(version.subject, version.version)])
+        for candidate in target_content.subjects[subject].versions:
+            if is_same_schema(version.schema, source_content, candidate.schema, target_content):
+                return candidate
+        return None

@@ -6,23 +6,25 @@ The result can be pickled and needs no files: a Spark task makes its own client 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.auth.oauth import OauthClient, is_endpoint
 from k2ktui.kafka.auth.security import Tls
-from k2ktui.kafka.auth.stores import StoreError, read_identity, read_trust
-from k2ktui.kafka.unusable_property import UnusableProperty
+from k2ktui.kafka.auth.stores import read_identity, read_trust
+from k2ktui.kafka.unusable_property import UnusableProperty, attempt
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:  # executors have no packages for configuration files
     from k2ktui.config.clusters import ClusterConfig
 
 Side = Literal["source", "target"]
+
+NOTHING = "Nothing was changed."
 
 URL = "schema.registry.url"
 _PREFIX = "schema.registry."
@@ -125,20 +127,18 @@ def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettin
     from k2ktui.kafka.properties.renewal import credentials_of  # not for executors
 
     credentials = credentials_of(cluster)
-    cluster = credentials.cluster
-    problems = find_registry_problems(cluster)
+    settings, problems = _read(credentials.cluster, side)
     if problems:
         lines = [
-            f'{side}.registry.config."{safe_text(problem.key)}": {problem}' for problem in problems
+            f'  {side}.registry.config."{safe_text(problem.key)}": {problem}'
+            for problem in problems
         ]
         raise ConfigError(
-            "\n".join(
-                [f"the {side}'s schema registry cannot be used:", *(f"  {line}" for line in lines)]
-            ),
-            unchanged="Nothing was changed.",
+            "\n".join([f"the {side}'s schema registry cannot be used:", *lines]),
+            unchanged=NOTHING,
             hint="Use the property names of Confluent's Java client; see docs/schemas.md.",
         )
-    return replace(_read(cluster, side, []), advice=credentials.registry_advice)
+    return replace(settings, advice=credentials.registry_advice)
 
 
 def read_registry_url(url: str, side: Side) -> RegistrySettings:
@@ -161,14 +161,7 @@ def read_registry_url(url: str, side: Side) -> RegistrySettings:
 
 def find_registry_problems(cluster: ClusterConfig) -> list[UnusableProperty]:
     """Return every property of a cluster's registry that is missing or cannot be used."""
-    problems: list[UnusableProperty] = []
-    _read(cluster, "source", problems)
-    for key in cluster.registry.config:
-        if _plain(key) not in _KNOWN:
-            close = difflib.get_close_matches(_plain(key), _KNOWN, n=1, cutoff=0.7)
-            advice = f"did you mean {close[0]}?" if close else "see docs/schemas.md"
-            problems.append(UnusableProperty(key, f"unknown property; {advice}"))
-    return problems
+    return _read(cluster, "source")[1]
 
 
 def _plain(key: str) -> str:
@@ -176,16 +169,17 @@ def _plain(key: str) -> str:
     return key if key == URL else key.removeprefix(_PREFIX)
 
 
-def _read(cluster: ClusterConfig, side: Side, problems: list[UnusableProperty]) -> RegistrySettings:
-    registry = cluster.registry
+def _read(cluster: ClusterConfig, side: Side) -> tuple[RegistrySettings, list[UnusableProperty]]:
+    """Return the settings, and the properties that are missing or cannot be used."""
+    registry, problems = cluster.registry, list[UnusableProperty]()
     properties = {_plain(key): text.strip() for key, text in registry.config.items()}
-    urls, user_info = _attempt(lambda: _urls(properties), problems) or ((), "")
-    numbers = {key: _attempt(partial(_number, properties, key), problems) or 0 for key in _NUMBERS}
-    return RegistrySettings(
+    urls, user_info = attempt(lambda: _urls(properties), problems) or ((), "")
+    numbers = {key: attempt(partial(_number, properties, key), problems) or 0 for key in _NUMBERS}
+    settings = RegistrySettings(
         side,
         urls,
-        login=_attempt(lambda: _login(properties, user_info), problems) or {},
-        tls=_attempt(lambda: _tls(properties, urls), problems),
+        login=attempt(lambda: _login(properties, user_info), problems) or {},
+        tls=attempt(lambda: _tls(properties, urls), problems),
         headers=dict(registry.headers),
         cache_size=registry.cache_size,
         connect_timeout_s=numbers["http.connect.timeout.ms"] / 1000,
@@ -193,19 +187,15 @@ def _read(cluster: ClusterConfig, side: Side, problems: list[UnusableProperty]) 
         max_retries=numbers["max.retries"],
         retry_wait_ms=numbers["retries.wait.ms"],
         max_retry_wait_ms=numbers["retries.max.wait.ms"],
-        proxy=_attempt(lambda: _proxy(properties), problems) or "",
-        uses_global_id=_attempt(lambda: _uses_global_id(properties), problems) or False,
+        proxy=attempt(lambda: _proxy(properties), problems) or "",
+        uses_global_id=attempt(lambda: _uses_global_id(properties), problems) or False,
     )
-
-
-def _attempt(read: Callable[[], Any], problems: list[UnusableProperty]) -> Any:
-    try:
-        return read()
-    except StoreError as error:
-        problems.append(UnusableProperty(error.key, str(error)))
-    except UnusableProperty as error:
-        problems.append(error)
-    return None
+    for key in registry.config:
+        if _plain(key) not in _KNOWN:
+            close = difflib.get_close_matches(_plain(key), _KNOWN, n=1, cutoff=0.7)
+            advice = f"did you mean {close[0]}?" if close else "see docs/schemas.md"
+            problems.append(UnusableProperty(key, f"unknown property; {advice}"))
+    return settings, problems
 
 
 def _urls(properties: Mapping[str, str]) -> tuple[tuple[str, ...], str]:

@@ -111,7 +111,7 @@ EXTRAS = {
     "compare/transform_tasks.py": {"spark", "transform"},
     "kafka/auth/java_stores.py": {"jks"},
     "kafka/auth/msk.py": {"msk"},
-    "registry/connection.py": {"schemas"},
+    "registry/_confluent.py": {"schemas"},
     "replication/transforms/": {"spark", "transform", "avro", "protobuf"},
     "replication/": {"spark"},
     "runtime/": {"spark"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from k2ktui.kafka.auth.kerberos import (
 )
 from k2ktui.kafka.auth.msk import MSK_MECHANISM, MskSigner, MskTokens, read_signer, uses_msk
 from k2ktui.kafka.auth.oauth import OauthClient, TokenProvider, is_endpoint
-from k2ktui.kafka.auth.stores import Identity, StoreError, read_identity, read_trust
-from k2ktui.kafka.unusable_property import UnusableProperty
+from k2ktui.kafka.auth.stores import Identity, read_identity, read_trust
+from k2ktui.kafka.unusable_property import UnusableProperty, attempt
 from k2ktui.text import safe_text
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -94,18 +94,8 @@ def resolve(properties: Mapping[str, str], problems: list[UnusableProperty]) -> 
         )
         return Security("PLAINTEXT", None, None)
     tls = _tls(properties, problems) if protocol.endswith("SSL") else None
-    login = _attempt(lambda: _login(properties), problems) if "SASL" in protocol else None
+    login = attempt(lambda: _login(properties), problems) if "SASL" in protocol else None
     return Security(protocol, tls, login)
-
-
-def _attempt(read: Callable[[], Any], problems: list[UnusableProperty]) -> Any:
-    try:
-        return read()
-    except StoreError as error:
-        problems.append(UnusableProperty(error.key, str(error)))
-    except UnusableProperty as error:
-        problems.append(error)
-    return None
 
 
 def _tls(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Tls:
@@ -114,8 +104,8 @@ def _tls(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Tls
         problems.append(
             UnusableProperty(_VERIFY, 'expected https, or "" to skip host name verification')
         )
-    trust = _attempt(lambda: read_trust(properties), problems)
-    identity = _attempt(lambda: read_identity(properties), problems)
+    trust = attempt(lambda: read_trust(properties), problems)
+    identity = attempt(lambda: read_identity(properties), problems)
     return Tls(trust or "", identity, verify != "")
 
 

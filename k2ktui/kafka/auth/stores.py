@@ -26,6 +26,7 @@ from k2ktui.kafka.auth.java_stores import (
     is_java_store,
     read_java_store,
 )
+from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.text import safe_text
 
 _PEM = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+\s*(.*?)\s*-+END \1-+", re.DOTALL)
@@ -39,19 +40,11 @@ class Identity:
     key: str = field(repr=False)
 
 
-class StoreError(ValueError):
-    """A store cannot be used; ``key`` is the property to fix, and the message holds no secret."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
-
-
 def read_trust(properties: Mapping[str, str]) -> str:
     """Return the trusted certificates as PEM; "" if no trust store is set (use the system's).
 
     Raises:
-        StoreError: unreadable, wrong password, or no certificate.
+        UnusableProperty: unreadable, wrong password, or no certificate.
     """
     inline = properties.get("ssl.truststore.certificates", "").strip()
     if inline:
@@ -68,12 +61,12 @@ def read_trust(properties: Mapping[str, str]) -> str:
     if is_java_store(content):
         trusted = _java_store(key, location, content, password).trusted
         if not trusted:
-            raise StoreError(key, f"{safe_text(location)} contains no certificate")
+            raise UnusableProperty(key, f"{safe_text(location)} contains no certificate")
         return "".join(_pem(_from_der(key, location, certificate)) for certificate in trusted)
     store = _pkcs12(key, location, content, password)
     certificates = [*([store.cert] if store.cert else []), *store.additional_certs]
     if not certificates:
-        raise StoreError(key, f"{safe_text(location)} contains no certificate")
+        raise UnusableProperty(key, f"{safe_text(location)} contains no certificate")
     return "".join(_pem(item.certificate) for item in certificates)
 
 
@@ -81,7 +74,7 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
     """Return the client's certificate chain and key, or None if no key store is set.
 
     Raises:
-        StoreError: unreadable, wrong password, no key, or a key that does not match the
+        UnusableProperty: unreadable, wrong password, no key, or a key that does not match the
             certificate.
     """
     key_password = properties.get("ssl.key.password")
@@ -110,7 +103,9 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
 def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) -> Identity:
     store = _pkcs12(key, location, content, password)
     if store.key is None or store.cert is None:
-        raise StoreError(key, f"{safe_text(location)} contains no private key with its certificate")
+        raise UnusableProperty(
+            key, f"{safe_text(location)} contains no private key with its certificate"
+        )
     chain = [store.cert.certificate, *_chain(store)]
     return Identity("".join(map(_pem, chain)), _decrypt_key(store.key))
 
@@ -132,7 +127,7 @@ def _content(key: str, location: str) -> bytes:
         return Path(location).read_bytes()
     except OSError as error:
         reason = f"{safe_text(location)} cannot be read: {error.strerror}"
-        raise StoreError(key, reason) from error
+        raise UnusableProperty(key, reason) from error
 
 
 def _as_pem(content: bytes) -> str | None:
@@ -149,13 +144,13 @@ def _pkcs12(
         owner = _password_key(key)
         fault = "wrong" if password else "missing"
         reason = f"{safe_text(location)} is not a PEM, PKCS#12 or JKS store, or {owner} is {fault}"
-        raise StoreError(key, reason) from error
+        raise UnusableProperty(key, reason) from error
 
 
 def _java_store(key: str, location: str, content: bytes, password: str | None) -> JavaStore:
     name = safe_text(location)
     if not can_read_java_stores():
-        raise StoreError(
+        raise UnusableProperty(
             key,
             f"{name} is a Java key store (JKS); install a reader, in k2ktui's checkout, with: "
             f"{install_command('jks')}, or convert it with: keytool -importkeystore "
@@ -164,9 +159,9 @@ def _java_store(key: str, location: str, content: bytes, password: str | None) -
     try:
         return read_java_store(content, password)
     except WrongPassword as error:
-        raise StoreError(_password_key(key), f"it is not the password of {name}") from error
+        raise UnusableProperty(_password_key(key), f"it is not the password of {name}") from error
     except NotReadable as reason:
-        raise StoreError(key, f"{name} cannot be used: {reason}") from reason
+        raise UnusableProperty(key, f"{name} cannot be used: {reason}") from reason
 
 
 def _from_java_store(
@@ -175,21 +170,25 @@ def _from_java_store(
     name = safe_text(location)
     store = _java_store(key, location, content, password)
     if not store.keys or not store.keys[0].chain:
-        raise StoreError(key, f"{name} contains no private key with its certificate")
+        raise UnusableProperty(key, f"{name} contains no private key with its certificate")
     if len(store.keys) > 1:
         reason = f"{name} contains {len(store.keys)} private keys; keep the one for this client"
-        raise StoreError(key, reason)
+        raise UnusableProperty(key, reason)
     secret = key_password or password
     if not secret:
-        raise StoreError("ssl.keystore.password", f"missing; the private key in {name} needs it")
+        raise UnusableProperty(
+            "ssl.keystore.password", f"missing; the private key in {name} needs it"
+        )
     try:
         private = store.keys[0].decrypt(secret)
         loaded = serialization.load_der_private_key(private, None)
     except WrongPassword as error:
         owner = "ssl.key.password" if key_password else "ssl.keystore.password"
-        raise StoreError(owner, f"it is not the password of the private key in {name}") from error
+        raise UnusableProperty(
+            owner, f"it is not the password of the private key in {name}"
+        ) from error
     except (NotReadable, ValueError, TypeError) as error:
-        raise StoreError(key, f"{name} cannot be used: its private key is damaged") from error
+        raise UnusableProperty(key, f"{name} cannot be used: its private key is damaged") from error
     chain = "".join(
         _pem(_from_der(key, location, certificate)) for certificate in store.keys[0].chain
     )
@@ -201,7 +200,7 @@ def _from_der(key: str, location: str, content: bytes) -> x509.Certificate:
         return x509.load_der_x509_certificate(content)
     except ValueError as error:
         name = safe_text(location)
-        raise StoreError(key, f"{name} cannot be used: a certificate is damaged") from error
+        raise UnusableProperty(key, f"{name} cannot be used: a certificate is damaged") from error
 
 
 def _password_key(key: str) -> str:
@@ -229,13 +228,13 @@ def _block(label: str, body: str) -> str:
 def _certificates(key: str, text: str) -> str:
     blocks = _blocks(text, "CERTIFICATE")
     if not blocks:
-        raise StoreError(key, "it contains no PEM certificate (-----BEGIN CERTIFICATE-----)")
+        raise UnusableProperty(key, "it contains no PEM certificate (-----BEGIN CERTIFICATE-----)")
     try:
         for block in blocks:
             base64.b64decode("".join(block.splitlines()[1:-1]), validate=True)
             x509.load_pem_x509_certificate(block.encode())
     except (ValueError, binascii.Error) as error:
-        raise StoreError(key, "it contains a damaged PEM certificate") from error
+        raise UnusableProperty(key, "it contains a damaged PEM certificate") from error
     return "".join(blocks)
 
 
@@ -243,16 +242,16 @@ def _key(text: str, password: str | None, *, inline: bool) -> str:
     key = "ssl.keystore.key" if inline else "ssl.keystore.location"
     blocks = _blocks(text, "PRIVATE KEY")
     if not blocks:
-        raise StoreError(key, "it contains no PEM private key (-----BEGIN PRIVATE KEY-----)")
+        raise UnusableProperty(key, "it contains no PEM private key (-----BEGIN PRIVATE KEY-----)")
     encrypted = "ENCRYPTED" in blocks[0]
     if encrypted and not password:
-        raise StoreError("ssl.key.password", "missing; the private key is encrypted")
+        raise UnusableProperty("ssl.key.password", "missing; the private key is encrypted")
     secret = password.encode() if encrypted and password else None
     try:
         loaded = serialization.load_pem_private_key(blocks[0].encode(), secret)
     except (ValueError, TypeError) as error:
         reason = "the private key is damaged, or ssl.key.password is wrong"
-        raise StoreError(key, reason) from error
+        raise UnusableProperty(key, reason) from error
     return _decrypt_key(loaded)
 
 
@@ -270,7 +269,7 @@ def _make_identity(key: str, certificates: str, private: str) -> Identity:
     owner = x509.load_pem_x509_certificate(certificates.encode()).public_key()
     loaded = serialization.load_pem_private_key(private.encode(), None).public_key()
     if owner.public_bytes(*encoding) != loaded.public_bytes(*encoding):
-        raise StoreError(key, "the private key does not belong to the first certificate")
+        raise UnusableProperty(key, "the private key does not belong to the first certificate")
     return Identity(certificates, private)
 
 

@@ -23,7 +23,7 @@ from k2ktui.config.clusters import ClusterConfig, Reading, Role
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.auth.jaas import parse_jaas
 from k2ktui.kafka.auth.security import Security, for_wire, resolve
-from k2ktui.kafka.auth.stores import StoreError, read_identity, read_trust
+from k2ktui.kafka.auth.stores import read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
@@ -164,7 +164,7 @@ class Credentials:
         is_first, before = not self._security, (self._security, self._cluster.registry)
         try:
             stores = _registry_stores(cluster)
-        except StoreError as error:
+        except UnusableProperty as error:
             if not is_first:
                 self._cannot_use(f"{safe_text(error.key)} of the registry: {error}")
                 return
@@ -202,7 +202,7 @@ class Credentials:
 
 
 def _registry_stores(cluster: ClusterConfig) -> object:
-    """Return what the registry's stores hold, to compare it; raises StoreError."""
+    """Return what the registry's stores hold, to compare it; raises UnusableProperty."""
     config = cluster.registry.config
     plain = {key.removeprefix(_REGISTRY): text.strip() for key, text in config.items()}
     return read_trust(plain), read_identity(plain)

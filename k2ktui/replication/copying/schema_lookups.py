@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
 from time import monotonic
 
-from k2ktui.engine.schemas.rule import SchemaIdResolver
+from k2ktui.engine.schemas.ids import SchemaId, SchemaPart
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.wire.cluster import Loop, Signal
 from k2ktui.log.schema_id_columns import REFUSED, KnownIds, UsedId
@@ -21,20 +21,23 @@ _POLL_S = 0.01
 # A schema may be registered at any time. Partitions that stopped are retried after 30 s.
 _UNKNOWN_S = 10.0
 
+#: Returns what ``SchemaMapper.map_id`` returns and raises; used by one thread.
+MapId = Callable[[str, SchemaPart, SchemaId], int | None]
+
 
 class KnownSchemas:
     """Target ids that were looked up; outlives the laps of a worker process.
 
     Args:
-        make: makes the resolver at the first look-up.
+        make: connects to the registries, at the first look-up.
 
     ``asked_since`` is when the first look-up began that was not answered (monotonic seconds; 0 for
     none), and ``trouble`` why the last one failed.
     """
 
-    def __init__(self, make: Callable[[], SchemaIdResolver]) -> None:
+    def __init__(self, make: Callable[[], MapId]) -> None:
         self._make = make
-        self._resolver: SchemaIdResolver | None = None
+        self._map_id: MapId | None = None
         self._ids: dict[str, dict[UsedId, int | None]] = defaultdict(dict)
         self._unknown_since: dict[tuple[str, UsedId], float] = {}
         self._refusals: dict[tuple[str, UsedId], Refused] = {}
@@ -108,12 +111,12 @@ class KnownSchemas:
         lookup.result()
 
     def _resolve(self, asked: list[tuple[str, UsedId]]) -> None:
-        if self._resolver is None:
-            self._resolver = self._make()
+        if self._map_id is None:
+            self._map_id = self._make()
         for topic, used in asked:
             target: int | None = REFUSED
             try:
-                target = self._resolver.map_id(topic, *used)
+                target = self._map_id(topic, *used)
             except Refused as error:
                 self._refusals[topic, used] = error
             if not target:

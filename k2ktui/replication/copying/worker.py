@@ -6,7 +6,6 @@ import contextlib
 import logging
 import pickle
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -176,13 +175,14 @@ def known_origins(
 
 def known_schemas(task: SlotTask) -> KnownSchemas | None:
     """Return the target ids of schemas that were looked up; kept for the laps that follow."""
-    if task.registries is None:
+    registries = task.registries
+    if registries is None:
         return None
     from k2ktui.registry.mapper import SchemaMapper  # not for workers without schema mapping
 
-    key = sha256(pickle.dumps(task.registries)).hexdigest()
+    key = sha256(pickle.dumps(registries)).hexdigest()
     if key not in _known_schemas:
-        _known_schemas[key] = KnownSchemas(partial(SchemaMapper, task.registries))
+        _known_schemas[key] = KnownSchemas(lambda: SchemaMapper(registries).map_id)
     return _known_schemas[key]
 
 

@@ -17,8 +17,7 @@ from k2ktui.errors import ConfigError, NotInstalled, Refused, install_command
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import id_of_version
 from k2ktui.registry.mapper import SchemaMapperSettings, read_mapper_settings
-from k2ktui.registry.registering import require_schema
-from k2ktui.registry.registrar import SchemaNotRegistered
+from k2ktui.registry.registering import SchemaNotRegistered, require_schema
 from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
 from k2ktui.replication.transforms.avro_codec import AvroDecoder, AvroEncoder, read_avro_schema
 from k2ktui.replication.transforms.avro_schema import AvroSchema

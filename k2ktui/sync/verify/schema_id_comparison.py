@@ -12,7 +12,7 @@ from k2ktui.engine.schemas.ids import SchemaId, SchemaPart, describe_schema_id, 
 from k2ktui.errors import K2kError, Refused
 from k2ktui.log.record import KafkaRecord
 from k2ktui.registry.mapper import SchemaMapper, read_mapper_settings
-from k2ktui.registry.registrar import SchemaNotRegistered
+from k2ktui.registry.registering import SchemaNotRegistered
 from k2ktui.sync.verify.changed_records import ignored_parts
 from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome, RecordComparison
 from k2ktui.text import safe_message

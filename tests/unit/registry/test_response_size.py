@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from k2ktui.errors import ConnectionFailed
-from k2ktui.registry import connection
+from k2ktui.registry import _confluent
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.settings import RegistrySettings
 from tests.support.http.rest import serving
@@ -60,10 +60,10 @@ def test_the_largest_response(monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps(["a" * 100]).encode()
     with serving() as server:
         server.answers["GET /schemas/types"] = [(200, body)]
-        monkeypatch.setattr(connection, "LARGEST_RESPONSE", len(body))
+        monkeypatch.setattr(_confluent, "LARGEST_RESPONSE", len(body))
         with client_of(server.url) as client:
             assert client.types() == {"a" * 100}
-        monkeypatch.setattr(connection, "LARGEST_RESPONSE", len(body) - 1)
+        monkeypatch.setattr(_confluent, "LARGEST_RESPONSE", len(body) - 1)
         with client_of(server.url) as client, pytest.raises(ConnectionFailed, match="it is larger"):
             client.types()
 

@@ -105,7 +105,7 @@ def lap(
     codec: int = 0,
     by_key: bool = False,
 ) -> Lap:
-    known = KnownSchemas(lambda: registries)
+    known = KnownSchemas(lambda: registries.map_id)
     rule = SchemaRule(on_unknown=on_unknown)
     route = Route(
         CopyPath.RECORD,
@@ -353,7 +353,7 @@ def test_an_unknown_id_is_looked_up_again(
 ) -> None:
     """It may have been registered meanwhile."""
     monkeypatch.setattr(schema_lookups, "_UNKNOWN_S", -1.0)
-    known = KnownSchemas(lambda: registries)
+    known = KnownSchemas(lambda: registries.map_id)
     used = SchemaPart.VALUE, SchemaId(SchemaIdForm.PREFIX, UNKNOWN_ID)
     lookups: list[Mapping[UsedId, int | None]] = []
     for _ in range(2):
