@@ -11,6 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.logs import name_partitions
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader
 from k2ktui.replication.topics.record_times import read_times
 from k2ktui.sync.flow import CopierObservation, Flow
@@ -80,7 +81,7 @@ def _list_copies(flow: Flow, source: Cluster, target: Cluster) -> list[str]:
 def _read_ends(target: Cluster, topics: Collection[str]) -> _CopyEnds:
     described = target.describe(topics)
     errors = {name: it for name, it in described.items() if isinstance(it, KafkaError)}
-    absent = {name for name, it in errors.items() if it.code() == KafkaError.UNKNOWN_TOPIC_OR_PART}
+    absent = {name for name, it in errors.items() if is_missing(it)}
     where = [
         (topic.name, number)
         for topic in described.values()

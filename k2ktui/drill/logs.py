@@ -13,6 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.topics.record_times import read_times
 from k2ktui.replication.topics.selected_topics import find_deleted
@@ -148,7 +149,7 @@ class SourceLogs:
         unread: list[SourcePartition | str] = [
             name
             for name, answer in described.items()
-            if isinstance(answer, KafkaError) and answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+            if isinstance(answer, KafkaError) and not is_missing(answer)
         ]
         passed = {*find_deleted(self._flow.config.topics, described), *unread}
         exist = {SourcePartition(*name) for name in where}

@@ -49,7 +49,7 @@ from k2ktui.kafka.renewable_admin import RenewableAdmin
 from k2ktui.kafka.throttle import SHORT_THROTTLE_S, Pause, Throttle, pause_with_progress
 from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
-from k2ktui.kafka.topic_description import read_description
+from k2ktui.kafka.topic_description import is_missing, read_description
 from k2ktui.kafka.unreachable import (
     Address,
     addresses,
@@ -425,7 +425,7 @@ class Cluster:
         topic = self.describe([name])[name]
         if isinstance(topic, TopicDescription):
             return topic
-        if topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if is_missing(topic):
             return None
         raise self._translate(f"describing topic {safe_text(name)}", KafkaException(topic))
 

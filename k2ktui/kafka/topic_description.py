@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import KafkaError
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
@@ -28,6 +30,11 @@ class TopicDescription:
     replication: int
     leaderless: int = 0
     under_replicated: int = 0
+
+
+def is_missing(topic: TopicDescription | KafkaError) -> bool:
+    """Return whether a cluster that was asked for a topic by name says that there is none."""
+    return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def read_description(description: Any) -> TopicDescription:

@@ -1,8 +1,8 @@
 """Sends requests to a registry with the HTTP client inside Confluent's registry client.
 
-It repeats requests that fail, and tries the registry's other addresses; only what it needs before,
-a token, is asked for again here. The names that are used without a promise of the library are in
-this module: ``tests/unit/registry/test_confluent_private.py`` says what breaks without each.
+It repeats requests that fail, and tries the registry's other addresses; only requests for tokens
+are repeated here. The names that are used without a promise of the library are in this module:
+``tests/unit/registry/test_confluent_private.py`` says what breaks without each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from k2ktui.registry.settings import NOTHING, RegistrySettings
 LARGEST_RESPONSE = 64 << 20
 _TOKEN_RETRY_S = 10.0  # no attempt to get a token begins later after the first one
 _SOURCE, _CUSTOM = "bearer.auth.credentials.source", "bearer.auth.custom.provider"
-_FIELDS = ("bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
+_IDENTITY = ("bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
 
 
 class RegistryHttp:
@@ -81,7 +81,9 @@ class RegistryHttp:
             library.SchemaRegistryError: the registry answers with an error.
             Exception: it cannot be reached, or does not answer as a registry does.
         """
-        return self._client._rest_client.send_request(path, method, body, query)
+        return self._client._rest_client.send_request(
+            url=path, method=method, body=body, query=query
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -156,14 +158,14 @@ def _token_source(
     has both and follows no redirect. A failed attempt is repeated as those of the registry.
     """
     tokens = TokenProvider(issuer)
-    more = {name: settings.login[name] for name in _FIELDS if name in settings.login}
+    identity = {name: settings.login[name] for name in _IDENTITY if name in settings.login}
 
     def fields(_config: object) -> dict[str, str]:
         until, pause_ms = monotonic() + _TOKEN_RETRY_S, settings.retry_wait_ms
         retries = settings.max_retries
         while True:
             try:
-                return {"bearer.auth.token": tokens.token(), **more}
+                return {"bearer.auth.token": tokens.token(), **identity}
             except ConnectionFailed:
                 pause_s = min(pause_ms, settings.max_retry_wait_ms) / 1000
                 if not retries or monotonic() + pause_s > until:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from k2ktui.errors import ConfigError
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.settings import NOTHING, RegistrySettings
+
+T = TypeVar("T")
 
 _CONFLUENT, _OWN = "/apis/ccompat/", "/apis/registry/v3"
 _DEFAULT_GROUPS = (None, "", "default")
@@ -20,9 +22,12 @@ def find_global(registry: RegistrySettings, global_id: int) -> tuple[tuple[str, 
     Raises:
         ConfigError: a URL is not one of Apicurio Registry.
     """
-    rows = _search(registry, f"find global id {global_id}", {"globalId": str(global_id)})
-    matching = [row for row in rows if int(row["globalId"]) == global_id][:1]
-    return tuple((str(row["artifactId"]), int(row["version"])) for row in matching)
+
+    def read(rows: list[dict[str, Any]]) -> tuple[tuple[str, int], ...]:
+        matching = [row for row in rows if int(row["globalId"]) == global_id][:1]
+        return tuple((str(row["artifactId"]), int(row["version"])) for row in matching)
+
+    return _search(registry, f"find global id {global_id}", {"globalId": str(global_id)}, read)
 
 
 def global_id_of(registry: RegistrySettings, subject: str, version: int) -> int | None:
@@ -32,15 +37,24 @@ def global_id_of(registry: RegistrySettings, subject: str, version: int) -> int 
         ConfigError: a URL is not one of Apicurio Registry.
     """
     wanted = {"artifactId": subject, "version": str(version)}
-    rows = _search(registry, f"read the global id of version {version} of a subject", wanted)
-    ids = (int(row["globalId"]) for row in rows if wanted.items() <= row.items())
-    return next(ids, None)
+
+    def read(rows: list[dict[str, Any]]) -> int | None:
+        return next((int(row["globalId"]) for row in rows if wanted.items() <= row.items()), None)
+
+    doing = f"read the global id of version {version} of a subject"
+    return _search(registry, doing, wanted, read)
 
 
 def _search(
-    registry: RegistrySettings, doing: str, query: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Return the versions of the default group that a search finds; URLs are Confluent's API's."""
+    registry: RegistrySettings,
+    doing: str,
+    query: Mapping[str, str],
+    read: Callable[[list[dict[str, Any]]], T],
+) -> T:
+    """Search versions, and return what ``read`` makes of those of the default group.
+
+    The registry's URLs are of Confluent's API.
+    """
     own = [url.partition(_CONFLUENT) for url in registry.urls]
     if not all(separator for _, separator, _ in own):
         raise ConfigError(
@@ -55,11 +69,13 @@ def _search(
         return client.ask(
             doing,
             "search/versions",
-            lambda answer: [
-                row
-                for row in (answer or {}).get("versions", ())
-                if row.get("groupId") in _DEFAULT_GROUPS
-            ],
+            lambda answer: read(
+                [
+                    row
+                    for row in (answer or {}).get("versions", ())
+                    if row.get("groupId") in _DEFAULT_GROUPS
+                ]
+            ),
             query=query,
-            missing=[],
+            missing=read([]),
         )

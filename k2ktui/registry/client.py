@@ -249,10 +249,11 @@ class RegistryClient:
             for reference in plain["references"]
         )
         rules = {key: plain[key] for key in ("metadata", "ruleSet") if plain.get(key)}
-        text = json.dumps(rules, sort_keys=True, separators=(",", ":")) if rules else ""
-        return Schema(
-            str(plain.get("schemaType") or AVRO), str(plain.get("schema") or ""), references, text
-        )
+        rules_text = json.dumps(rules, sort_keys=True, separators=(",", ":")) if rules else ""
+        kind, text = plain.get("schemaType", AVRO), plain.get("schema", "")
+        if not isinstance(kind, str) or not isinstance(text, str):
+            raise TypeError("its schema is not text")
+        return Schema(kind or AVRO, text, references, rules_text)
 
     def ask(
         self,

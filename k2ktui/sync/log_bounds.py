@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
@@ -12,6 +12,7 @@ from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
@@ -35,7 +36,7 @@ def existing_topics(
     for name, topic in cluster.describe(sorted(names)).items():
         if isinstance(topic, TopicDescription):
             descriptions[name] = topic
-        elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        elif not is_missing(topic):
             raise TimedOut(
                 f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
                 f"{safe_text(topic.str())}",

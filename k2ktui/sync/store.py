@@ -42,6 +42,7 @@ from k2ktui.kafka.control.keyed_writer import Entry, KeyedWriter
 from k2ktui.kafka.control.reader import ControlRecord, await_stable, read_committed
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.kafka.control.topics import ensure_state_topic
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.sync.liveness import HeartbeatObserver
 from k2ktui.sync.state_fold import StateFold, read_own_key
 from k2ktui.text import safe_message, safe_text
@@ -401,7 +402,7 @@ class StateStore:
         topic = self._target.describe([self._topic])[self._topic]
         if not isinstance(topic, KafkaError):
             return topic
-        if topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if is_missing(topic):
             return None
         raise self._unread(topic)
 

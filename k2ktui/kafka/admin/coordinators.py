@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError
-
 from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Wire
 from k2ktui.kafka.wire.codes import TOPIC_GONE
 from k2ktui.text import counted
@@ -47,9 +46,7 @@ def why_impossible(cluster: Cluster, kind: Coordinators) -> str:
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
-    topic = cluster.describe([kind.topic])[kind.topic]
-    code = topic.code() if isinstance(topic, KafkaError) else None
-    if code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+    if not is_missing(cluster.describe([kind.topic])[kind.topic]):
         return ""
     brokers = len(cluster.broker_ids("counting brokers"))
     factors = _numbers(broker_values(cluster, kind.setting) or {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +17,8 @@ from k2ktui.kafka.admin.topics import (
     topic_settings,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control.specs import CLEANUP_POLICY, COMPACTED, HOLDS, SECTIONS, control_specs
+from k2ktui.kafka.control.specs import CLEANUP_POLICY, COMPACTED, HOLDS, SECTIONS
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.text import counted, safe_text
 
 
@@ -43,21 +43,14 @@ class ControlFinding:
     needs_policy: str = ""
 
 
-def inspect_control_topics(
-    config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
-) -> list[ControlFinding]:
-    """Inspect the control topics that the pipeline uses, without changing anything.
-
-    Raises:
-        ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
-    """
-    return inspect_topics(config, target, control_specs(config, env))
-
-
 def inspect_topics(
     config: PipelineConfig, target: Cluster, specs: Mapping[ControlTopic, TopicSpec]
 ) -> list[ControlFinding]:
-    """Inspect some control topics; raises as :func:`inspect_control_topics`."""
+    """Inspect control topics, without changing anything.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
     described = target.describe([spec.name for spec in specs.values()])
     present = [name for name, topic in described.items() if isinstance(topic, TopicDescription)]
     settings = topic_settings(target, present) if _is_validated(config) else {}
@@ -89,7 +82,7 @@ def _inspect(
     settings: Settings | K2kError,
 ) -> ControlFinding:
     if isinstance(topic, KafkaError):
-        missing = topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        missing = is_missing(topic)
         problem = None if missing else _describe_error(role, spec, topic)
         if missing and _is_validated(config) and config.features.auto_create_control_topics:
             problem = _wrong_policy(

@@ -458,17 +458,12 @@ class Wire:
 
 
 def _topic_info(topic: Any) -> TopicInfo:
-    topic_id = getattr(topic, "topic_id", None)
+    topic_id: uuid.UUID | None = getattr(topic, "topic_id", None)
     return TopicInfo(
         error=topic.error_code,
-        topic_id=id_text(topic_id),
+        topic_id=topic_id.hex if topic_id and topic_id.int else "",
         partitions={
             p.partition_index: PartitionLeader(p.leader_id, getattr(p, "leader_epoch", -1))
             for p in topic.partitions
         },
     )
-
-
-def id_text(topic_id: uuid.UUID | None) -> str:
-    """Return a topic id as hex text; "" for None or the zero id."""
-    return topic_id.hex if topic_id is not None and topic_id.int else ""

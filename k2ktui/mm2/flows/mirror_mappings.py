@@ -14,14 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import ClassVar
 
-from confluent_kafka import KafkaError
-
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.anchors import OffsetAnchors
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.mm2.flows.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.topics import MirrorTopics, TimedOffsetSync
@@ -184,11 +183,8 @@ class MirrorMappings:
         names = sorted({self._flow.target_topic(at.topic) for at in sources})
         if self._has_copies:
             return
-        missing = [
-            name
-            for name, answer in self._target.describe(names).items()
-            if isinstance(answer, KafkaError) and answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        ]
+        described = self._target.describe(names)
+        missing = [name for name, answer in described.items() if is_missing(answer)]
         if len(missing) == len(names):
             raise no_copies(self._flow, names)
         self._has_copies = True

@@ -479,14 +479,12 @@ class PartitionReader:
             for target, landed in self._ranges.items()
             for mapping in landed.mappings(MappingRecord(pipeline, self.source, *target, term))
         ] or [MappingRecord(pipeline, self.source, route.topic, route.partition or 0, term)]
-        records[0] = replace(records[0], left_out=self._left_out_now())
+        left_out = merge_spans(clip_spans(self._left_out, self.committed, self.handed))
+        records[0] = replace(records[0], left_out=left_out)
         return [
             replace(record, covers=Covers(self.committed, self.handed, part, len(records)))
             for part, record in enumerate(records)
         ]
-
-    def _left_out_now(self) -> tuple[Span, ...]:
-        return merge_spans(clip_spans(self._left_out, self.committed, self.handed))
 
     def mark_committed(self, offset: int) -> None:
         """Clear what the last transaction covered; ``offset`` is the position that it wrote.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError
-
 from k2ktui.engine.ownership.assignment_records import AssignmentFold
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.keyed_writer import KeyedWriter
 from k2ktui.kafka.control.reader import read_records, written_ends
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.text import safe_text
 
 _READ_S = 10.0
@@ -42,7 +41,7 @@ class AssignmentTopic:
         """
         topic = self._target.describe([self._name])[self._name]
         if not isinstance(topic, TopicDescription):
-            if self._of is not None and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if self._of is not None and is_missing(topic):
                 # A broker of a ZooKeeper cluster reports this of any topic when it has started.
                 raise TimedOut(f"topic {safe_text(self._name)} does not exist on the target")
             raise Refused(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.errors import ClusterRefused, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.control.specs import HOLDS
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.text import safe_text
 
@@ -73,16 +73,13 @@ class ControlTopicsGuard:
         )
         shorter = {at[0]: end for at, end in ends.items() if end < self._ends.get(at, 0)}
         for name in self._ids:
-            answer = described[name]
-            is_missing = (
-                isinstance(answer, KafkaError) and answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            )
-            if not (is_missing or name in shorter):
+            is_gone = is_missing(described[name])
+            if not (is_gone or name in shorter):
                 self._suspected.pop(name, None)
                 continue
             self._suspected[name] = self._suspected.get(name, 0) + 1
             if self._suspected[name] >= _LOOKS:
-                what = "was deleted" if is_missing else "ends below what was written to it"
+                what = "was deleted" if is_gone else "ends below what was written to it"
                 raise self._lost(name, what)
         self._ends |= {at: max(end, self._ends.get(at, 0)) for at, end in ends.items()}
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
@@ -42,6 +41,7 @@ from k2ktui.kafka.control.reader import (
     written_ends,
 )
 from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.ownership.epochs import transactional_id
 from k2ktui.text import safe_text
@@ -140,7 +140,7 @@ class _EvidenceReader:
                 topics[name] = topic
             elif topic.code() in NOT_AUTHORIZED:
                 self._remains.unread[name] = safe_text(topic.str())
-            elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            elif not is_missing(topic):
                 raise TimedOut(
                     f"topic {safe_text(name)} cannot be described on the target: "
                     + safe_text(topic.str()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.unreachable import await_open
@@ -17,11 +16,6 @@ from k2ktui.runtime.stop_flag import StopFlag
 _RECONNECT_S = 1.0
 
 
-def both_sides(config: PipelineConfig) -> tuple[tuple[str, ClusterConfig], ...]:
-    """Return both clusters with their labels."""
-    return ("source", config.source), ("target", config.target)
-
-
 def wait_for_clusters(
     config: PipelineConfig, stopping: StopFlag, report: Callable[[Event], None]
 ) -> None:
@@ -31,7 +25,7 @@ def wait_for_clusters(
         K2kError: a stop was requested first.
     """
     troubles = ThrottledNotifier(report)
-    for label, side in both_sides(config):
+    for label, side in (("source", config.source), ("target", config.target)):
         subject = f"waiting for the {label} cluster"
         while not stopping.is_set():
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,10 +31,10 @@ from k2ktui.kafka.admin.topics import (
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.control.findings import (
     ControlFinding,
-    inspect_control_topics,
+    inspect_topics,
     missing_control_topic,
 )
-from k2ktui.kafka.control.specs import HOLDS, is_optional
+from k2ktui.kafka.control.specs import HOLDS, control_specs, is_optional
 from k2ktui.replication.ownership.commit_state import read_commit_state, read_log_starts
 from k2ktui.replication.ownership.lost_positions import LostPositions, describe_lost
 from k2ktui.replication.ownership.pipeline import commit_topic, moved_topics
@@ -199,7 +200,7 @@ def known_positions(
 def _control(
     config: PipelineConfig, target: Cluster, committed: CommittedTopics
 ) -> Iterator[Check]:
-    findings = inspect_control_topics(config, target)
+    findings = inspect_topics(config, target, control_specs(config, os.environ))
     allowed = config.features.auto_create_control_topics
     missing = [finding.spec for finding in findings if not (finding.partitions or finding.problem)]
     errors = _try(partial(create_topics, target, missing)) if allowed else {}

@@ -1,62 +1,33 @@
-"""Dead-letter topics: created on the target where they are missing and allowed."""
+"""Dead-letter topics: target topics that are created where they are missing and allowed."""
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-from confluent_kafka import KafkaError
+from dataclasses import replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.admin.topics import (
-    TopicSpec,
-    await_topics,
-    broker_count,
-    create_command,
-    create_topics,
-    not_ready,
-    topic_settings,
-)
+from k2ktui.kafka.admin.known_settings import KnownSettings
+from k2ktui.kafka.admin.topics import TopicSpec, broker_count, topic_settings
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.replication.topics.naming import dead_letter_name
 from k2ktui.replication.topics.target_settings import (
     CLEANUP_POLICY,
-    DEFAULT_MAX_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
-    max_message_bytes,
     target_spec,
+)
+from k2ktui.replication.topics.targets import (
+    Refusals,
+    TargetPlan,
+    TargetTopic,
+    carry_out,
+    group_topics,
+    missing_error,
 )
 from k2ktui.text import safe_message, safe_text
 
-log = logging.getLogger(__name__)
-
-_READY_ATTEMPTS = 100
-_READY_DELAY_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterTopic:
-    """A dead-letter topic on the target, with the largest batch in bytes that it accepts."""
-
-    name: str
-    partitions: int
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterPlan:
-    """A dead-letter topic and its source topics; ``create`` is None if it exists."""
-
-    name: str
-    sources: tuple[str, ...]
-    existing: TopicDescription | None = None
-    create: TopicSpec | None = None
-
-
-Refusals = dict[str, K2kError]
+_WHAT = "dead-letter topic"
 
 
 def plan_dead_letters(
@@ -65,7 +36,7 @@ def plan_dead_letters(
     target: Cluster,
     copied: Mapping[str, Sequence[str]],
     topics: Collection[TopicDescription],
-) -> tuple[list[DeadLetterPlan], Refusals]:
+) -> tuple[list[TargetPlan], Refusals]:
     """Plan the dead-letter topics without changing anything.
 
     Args:
@@ -81,37 +52,42 @@ def plan_dead_letters(
     Raises:
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
-    named, refused = _by_name(config, copied)
+    named, refused = group_topics(
+        [topic for topic in topics if topic.name in copied],
+        lambda topic: filter(None, [dead_letter_name(config, topic)]),
+    )
     if not named:
         return [], refused
     for topic, targets in copied.items():
         name = next((target_name for target_name in targets if target_name in named), "")
         if name and topic not in refused:
             refused[topic] = _is_dead_letter(topic, name)
-    by_name = {topic.name: topic for topic in topics}
     described = target.describe(named)
-    missing = [name for name, here in described.items() if _is_missing(here)]
-    asked = sorted({topic for name in missing for topic in named[name]})
-    settings = topic_settings(source, asked) if asked else {}
+    missing = [name for name, here in described.items() if is_missing(here)]
+    asked = sorted({topic.name for name in missing for topic in named[name]})
+    settings = topic_settings(source, asked)
     brokers = broker_count(target) if missing else 0
     plans = []
-    for name, sources in named.items():
-        sources = [topic for topic in sources if topic not in refused]
+    for name, all_sources in named.items():
+        sources = [topic for topic in all_sources if topic.name not in refused]
         here = described[name]
         if not sources:
             continue
         if isinstance(here, TopicDescription):
-            plans.append(DeadLetterPlan(name, tuple(sources), here))
-        elif not _is_missing(here):
-            refused.update((topic, _not_described(topic, name, here.str())) for topic in sources)
+            plans.append(TargetPlan(name, tuple(sources), here))
+        elif not is_missing(here):
+            refused.update(
+                (topic.name, _not_described(topic.name, name, here.str())) for topic in sources
+            )
         else:
-            group = [by_name[topic] for topic in sources]
-            spec, _ = target_spec(config, name, group, settings, brokers)
+            spec, _ = target_spec(config, name, sources, settings, brokers)
             spec = _without_compaction(config, spec)
             if config.features.auto_create_topics:
-                plans.append(DeadLetterPlan(name, tuple(sources), create=spec))
+                plans.append(TargetPlan(name, tuple(sources), create=spec))
             else:
-                refused.update((topic, _absent(config, topic, spec)) for topic in sources)
+                refused.update(
+                    (topic.name, missing_error(config, topic, spec, _WHAT)) for topic in sources
+                )
     return plans, refused
 
 
@@ -119,61 +95,33 @@ def ensure_dead_letters(
     config: PipelineConfig,
     source: Cluster,
     target: Cluster,
-    copied: Mapping[str, Sequence[str]],
+    targets: Mapping[str, Sequence[TargetTopic]],
     topics: Collection[TopicDescription],
+    refused: Refusals,
     *,
     waits: bool = True,
-) -> tuple[dict[str, DeadLetterTopic], Refusals]:
-    """Create dead-letter topics where allowed, and describe them by source topic.
+) -> dict[str, tuple[TargetTopic, ...]]:
+    """Create dead-letter topics where allowed; return the targets with them, by source topic.
 
-    Other arguments and errors are those of ``plan_dead_letters``; ``waits`` is that of
-    ``create_topics``.
+    Args:
+        config, source, target, topics: as for :func:`plan_dead_letters`.
+        targets: the target topics of each source topic that is copied.
+        refused: gets the source topics that must not be copied, with the reason; they are left out.
+        waits: as for ``create_topics``.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster did not answer.
     """
-    plans, refused = plan_dead_letters(config, source, target, copied, topics)
-    errors = create_topics(target, [plan.create for plan in plans if plan.create], waits=waits)
-    created = {
-        plan.name: plan.create.partitions or 1
-        for plan in plans
-        if plan.create and errors[plan.name] is None
+    names = {name: [topic.name for topic in of_topic] for name, of_topic in targets.items()}
+    plans, errors = plan_dead_letters(config, source, target, names, topics)
+    made = carry_out(config, target, KnownSettings(target), plans, errors, waits=waits)
+    dead = {name: topic for name, (topic,) in made.items()}
+    refused.update(errors)
+    return {
+        name: tuple(replace(topic, dead_letters=dead.get(name)) for topic in of_topic)
+        for name, of_topic in targets.items()
+        if name not in errors
     }
-    ready = await_topics(target, created, attempts=_READY_ATTEMPTS, delay_s=_READY_DELAY_S)
-    settled = []
-    for plan in plans:
-        plan = replace(plan, existing=ready.get(plan.name, plan.existing))
-        if plan.existing is None:
-            error = errors.get(plan.name) or not_ready(target, [plan.name])
-            refused.update((topic, error) for topic in plan.sources)
-        else:
-            if plan.create is not None:
-                log.info("dead-letter topic %s created", plan.name)
-            settled.append(plan)
-    limits = topic_settings(target, [plan.name for plan in settled]) if settled else {}
-    made: dict[str, DeadLetterTopic] = {}
-    for plan in settled:
-        assert plan.existing is not None
-        entries = limits[plan.name]
-        limit = None if isinstance(entries, K2kError) else max_message_bytes(entries)
-        topic = DeadLetterTopic(
-            plan.name, plan.existing.partitions, limit or DEFAULT_MAX_MESSAGE_BYTES
-        )
-        made.update(dict.fromkeys(plan.sources, topic))
-    return made, refused
-
-
-def _by_name(
-    config: PipelineConfig, copied: Collection[str]
-) -> tuple[dict[str, list[str]], Refusals]:
-    named: dict[str, list[str]] = defaultdict(list)
-    refused: Refusals = {}
-    for topic in sorted(copied):
-        try:
-            name = dead_letter_name(config, topic)
-        except K2kError as error:
-            refused[topic] = error
-            continue
-        if name:
-            named[name].append(topic)
-    return dict(named), refused
 
 
 def _without_compaction(config: PipelineConfig, spec: TopicSpec) -> TopicSpec:
@@ -184,10 +132,6 @@ def _without_compaction(config: PipelineConfig, spec: TopicSpec) -> TopicSpec:
     wanted = config.topic_creation.replication.settings_for(spec.name).config
     kept = {key: value for key, value in spec.config.items() if key == MAX_MESSAGE_BYTES}
     return replace(spec, config={CLEANUP_POLICY: "delete", **kept, **wanted})
-
-
-def _is_missing(topic: TopicDescription | KafkaError) -> bool:
-    return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _is_dead_letter(topic: str, name: str) -> K2kError:
@@ -205,14 +149,4 @@ def _not_described(topic: str, name: str, why: str) -> K2kError:
         f"be described: {safe_message(why)}",
         unchanged="None of its records were written.",
         hint="Grant the target principal Describe on it, or look at the target's brokers.",
-    )
-
-
-def _absent(config: PipelineConfig, topic: str, spec: TopicSpec) -> K2kError:
-    return Refused(
-        f"topic {safe_text(topic)} is not copied: its dead-letter topic {safe_text(spec.name)} "
-        "does not exist, and features.autoCreateTopics is disabled",
-        unchanged="None of its records were written.",
-        hint="Set features.autoCreateTopics: enabled, or create it: "
-        + create_command(config.target, spec),
     )

@@ -12,6 +12,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.replication.copying.slot_task import Fault
+from k2ktui.replication.topics.dead_letters import ensure_dead_letters
 from k2ktui.replication.topics.selected_topics import SelectedTopics
 from k2ktui.replication.topics.targets import TargetTopic, ensure_targets
 from k2ktui.runtime.shared_reading import SharedReading
@@ -136,7 +137,9 @@ class PairTopicsReader:
         self._target.require_expected()
         self._replicated |= set(replicated)
         selected = self._selected.describe(self._replicated)
-        targets, refused = ensure_targets(
+        # What is copied already does not wait for new topics: they are tried again.
+        waits = not self._replicated
+        made, refused = ensure_targets(
             self._config,
             self._source,
             self._target,
@@ -144,8 +147,16 @@ class PairTopicsReader:
             self._replicated,
             self._settings,
             moved,
-            # What is copied already does not wait for new topics: they are tried again.
-            waits=not self._replicated,
+            waits=waits,
+        )
+        targets = ensure_dead_letters(
+            self._config,
+            self._source,
+            self._target,
+            made,
+            selected.topics,
+            refused,
+            waits=waits,
         )
         described = targets.keys() | refused.keys()
         topics = [topic for topic in selected.topics if topic.name in described]

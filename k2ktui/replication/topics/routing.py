@@ -96,7 +96,7 @@ def _dead_letters(target: TargetTopic, partition: int) -> DeadLetterTarget | Non
     dead = target.dead_letters
     if dead is None:
         return None
-    limit = max(1024, dead.max_message_bytes - BATCH_OVERHEAD_BYTES)
+    limit = max(1024, dead.sizes[0] - BATCH_OVERHEAD_BYTES)
     return DeadLetterTarget(dead.name, partition % dead.partitions, limit)
 
 

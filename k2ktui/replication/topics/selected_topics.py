@@ -14,6 +14,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.topics import TopicSelection
 from k2ktui.errors import ClusterRefused, K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.text import list_names, safe_text
 
@@ -128,7 +129,5 @@ def find_deleted(topics: TopicSelection, described: Described) -> frozenset[str]
     return frozenset(
         name
         for name, answer in described.items()
-        if not isinstance(answer, TopicDescription)
-        and answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        and name not in topics.names
+        if is_missing(answer) and name not in topics.names
     )

@@ -21,10 +21,10 @@ the setting and allows less: one hour since Kafka 4 (KIP-1030).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from k2ktui.config.model import PipelineConfig, TopicSettings
+from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import Settings, TopicSpec
 from k2ktui.kafka.clients import TopicDescription
@@ -115,15 +115,8 @@ def target_spec(
     if replication is None:
         replication, note = _replication(topics, brokers)
         notes += note
-    spec = TopicSpec(
-        name, planned_partitions(wanted, topics), replication, {**copied, **wanted.config}
-    )
-    return spec, notes
-
-
-def planned_partitions(wanted: TopicSettings, topics: Iterable[TopicDescription]) -> int:
-    """Return a new target's number of partitions: the configured one, or its sources' maximum."""
-    return wanted.partitions or max(topic.partitions for topic in topics)
+    partitions = wanted.partitions or max(topic.partitions for topic in topics)
+    return TopicSpec(name, partitions, replication, {**copied, **wanted.config}), notes
 
 
 def _common_settings(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import sleep
 
@@ -39,8 +39,8 @@ from k2ktui.kafka.admin.topics import (
     topic_settings,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.replication.ownership.topic_moves import read_moved
-from k2ktui.replication.topics.dead_letters import DeadLetterTopic, ensure_dead_letters
 from k2ktui.replication.topics.naming import check_supported, target_names
 from k2ktui.replication.topics.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -91,7 +91,7 @@ class TargetTopic:
     timestamp_type: str = ""
     notes: tuple[str, ...] = ()
     short: K2kError | None = None
-    dead_letters: DeadLetterTopic | None = None
+    dead_letters: TargetTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def ensure_targets(
 
     Returns:
         The targets by source topic, and the refused source topics with the reason. Moved topics are
-        in neither.
+        in neither. The targets have no dead-letter topics: ``ensure_dead_letters`` adds them.
 
     Raises:
         ConfigError: the pipeline enables an unsupported feature; nothing was changed.
@@ -167,7 +167,31 @@ def ensure_targets(
         # No fence keeps a driver from growing topics that does not know of a move yet.
         moved = read_moved(config, target)
         plans, refused = plan_targets(config, source, target, topics, replicated, moved)
-    failed, plans = _carry_out(config, target, plans, waits=waits)
+    known = known or KnownSettings(target)
+    return carry_out(config, target, known, plans, refused, replicated, waits=waits), refused
+
+
+def carry_out(
+    config: PipelineConfig,
+    target: Cluster,
+    known: KnownSettings,
+    plans: Collection[TargetPlan],
+    refused: Refusals,
+    replicated: Collection[str] = (),
+    *,
+    waits: bool,
+) -> dict[str, tuple[TargetTopic, ...]]:
+    """Create and grow topics as planned, and describe them by source topic.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        known: reads their settings.
+        plans: what to do.
+        refused: gets the source topics that cannot be copied, with the reason.
+        replicated, waits: as for :func:`ensure_targets`.
+    """
+    failed, plans = _create_and_grow(config, target, plans, waits=waits)
     changed = {
         p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
     }
@@ -182,19 +206,7 @@ def ensure_targets(
         kept = plan if error is None else _without_change(plan, error, replicated, refused)
         if kept is not None:
             settled.append(kept)
-    described = _describe(known or KnownSettings(target), settled)
-    names = {
-        source: [target_topic.name for target_topic in targets]
-        for source, targets in described.items()
-    }
-    dead, errors = ensure_dead_letters(config, source, target, names, topics, waits=waits)
-    refused.update(errors)
-    targets_by_source = {
-        name: tuple(replace(target_topic, dead_letters=dead.get(name)) for target_topic in targets)
-        for name, targets in described.items()
-        if name not in errors
-    }
-    return targets_by_source, refused
+    return _describe(known, settled)
 
 
 def plan_targets(
@@ -207,13 +219,14 @@ def plan_targets(
 ) -> tuple[list[TargetPlan], Refusals]:
     """Plan what :func:`ensure_targets` would do without changing anything; same arguments."""
     check_supported(config)
-    named, refused = _by_target(config, [topic for topic in topics if topic.name not in moved])
+    here = [topic for topic in topics if topic.name not in moved]
+    named, refused = group_topics(here, lambda name: target_names(config, name))
     for move in moved.all:
         refused.update(
             (topic.name, _moved_target_error(topic, move)) for topic in named.pop(move.target, [])
         )
     described = _describe_targets(target, named, replicated)
-    new = [name for name, topic in described.items() if _is_missing(topic)]
+    new = [name for name, topic in described.items() if is_missing(topic)]
     settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
     brokers = broker_count(target) if new else 0
     future_ms = _future_limit_of_target(config, target, settings.values())
@@ -223,7 +236,7 @@ def plan_targets(
         topic = described[name]
         if isinstance(topic, TopicDescription):
             plans.append(planner.existing(name, group, topic))
-        elif _is_missing(topic):
+        elif is_missing(topic):
             spec, notes = target_spec(config, name, group, settings, brokers, future_ms)
             plans.append(planner.new(spec, group, notes))
         else:
@@ -257,7 +270,7 @@ def _describe_targets(
     once_there = {name for name, group in named.items() if {t.name for t in group} & {*replicated}}
     for _ in range(_MISSING_ATTEMPTS):
         described = target.describe(named)
-        missing = [name for name in once_there if _is_missing(described[name])]
+        missing = [name for name in once_there if is_missing(described[name])]
         missing += [name for name, topic in described.items() if is_passing(topic)]
         if not missing:
             break
@@ -266,14 +279,20 @@ def _describe_targets(
     return described
 
 
-def _by_target(
-    config: PipelineConfig, topics: Iterable[TopicDescription]
+def group_topics(
+    topics: Iterable[TopicDescription], names_of: Callable[[str], Iterable[str]]
 ) -> tuple[dict[str, list[TopicDescription]], Refusals]:
+    """Return the source topics by the topics on the target that each is written to.
+
+    Args:
+        topics: the source topics.
+        names_of: returns the names of those topics; K2kError says why there are none.
+    """
     named: dict[str, list[TopicDescription]] = defaultdict(list)
     refused: Refusals = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         try:
-            for name in target_names(config, topic.name):
+            for name in names_of(topic.name):
                 named[name].append(topic)
         except K2kError as error:
             refused[topic.name] = error
@@ -302,7 +321,7 @@ class _Planner:
         if topic.name in self.replicated:
             return _missing_target_error(self.config, topic, spec)
         if not self.config.features.auto_create_topics:
-            return _missing(self.config, topic, spec)
+            return missing_error(self.config, topic, spec)
         if self._keeps_partitions and (spec.partitions or 0) < topic.partitions:
             return _set_too_narrow(topic, spec)
         return None
@@ -365,8 +384,8 @@ def _log_change(plan: TargetPlan, error: K2kError | None) -> None:
     log.info("target topic %s %s: %s", plan.name, done, counted(plan.partitions, "partition"))
 
 
-def _carry_out(
-    config: PipelineConfig, target: Cluster, plans: list[TargetPlan], *, waits: bool
+def _create_and_grow(
+    config: PipelineConfig, target: Cluster, plans: Collection[TargetPlan], *, waits: bool
 ) -> tuple[dict[str, K2kError | None], list[TargetPlan]]:
     """Return the errors by target topic, and the plans as they were carried out."""
     failed: dict[str, K2kError | None] = {plan.name: None for plan in plans}
@@ -407,7 +426,9 @@ def create_reduced(
     return failed | again, reduced
 
 
-def with_reduced(plans: list[TargetPlan], reduced: Mapping[str, TopicSpec]) -> list[TargetPlan]:
+def with_reduced(
+    plans: Collection[TargetPlan], reduced: Mapping[str, TopicSpec]
+) -> list[TargetPlan]:
     """Return the plans with the topics that were created without a setting, and a note of it."""
     return [
         replace(plan, create=reduced[plan.name], notes=(*plan.notes, _REFUSED_LIMIT))
@@ -471,17 +492,13 @@ def _describe(
     return described
 
 
-def _is_missing(topic: TopicDescription | KafkaError) -> bool:
-    return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-
-
 def is_passing(topic: TopicDescription | KafkaError) -> bool:
     """Return whether another attempt may describe a topic, as the Kafka protocol has it.
 
     Not by librdkafka's ``retriable()``, which is false for what a broker answers. A topic that does
     not exist is none of these, although the protocol lets clients ask again.
     """
-    if not isinstance(topic, KafkaError) or _is_missing(topic):
+    if not isinstance(topic, KafkaError) or is_missing(topic):
         return False
     return bool(for_code(topic.code()).retriable)
 
@@ -530,9 +547,12 @@ def _missing_target_error(
     )
 
 
-def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -> K2kError:
+def missing_error(
+    config: PipelineConfig, topic: TopicDescription, spec: TopicSpec, what: str = "target"
+) -> K2kError:
+    """Return why a topic is not copied of which a topic on the target must not be created."""
     return Refused(
-        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(spec.name)} does not "
+        f"topic {safe_text(topic.name)} is not copied: its {what} {safe_text(spec.name)} does not "
         "exist, and features.autoCreateTopics is disabled",
         unchanged="None of its records were written.",
         hint="Set features.autoCreateTopics: enabled, or create it: "

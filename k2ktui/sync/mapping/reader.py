@@ -15,6 +15,7 @@ from k2ktui.kafka.client_errors import OFFSET_RESET, PARTITION_END
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.reader import consume_batch, require_offsets
 from k2ktui.kafka.kept_consumer import KeptConsumer
+from k2ktui.kafka.topic_description import is_missing
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class TopicReader:
         topic = self._cluster.describe([self._topic])[self._topic]
         if isinstance(topic, TopicDescription):
             return topic
-        if topic.code() == topic.UNKNOWN_TOPIC_OR_PART:
+        if is_missing(topic):
             return None
         label = self._cluster.label
         raise Refused(

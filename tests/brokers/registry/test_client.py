@@ -13,6 +13,7 @@ import pytest
 
 from k2ktui.engine.schemas.model import Schema, SchemaReference, SchemaVersion, canonical_text
 from k2ktui.errors import ConnectionFailed, LoginFailed
+from k2ktui.registry.apicurio import find_global
 from k2ktui.registry.client import RegistryClient, SchemaRejected
 from k2ktui.registry.content import read_content, read_versions
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
@@ -220,8 +221,20 @@ def test_an_answer_that_no_registry_gives_is_an_error_for_operators() -> None:
     with serving() as server:
         server.answers["GET /mode"] = [(200, b"<html>hello</html>")]
         server.answers["GET /schemas/ids/1"] = [(200, b"[]")]
+        server.answers["GET /schemas/types"] = [(200, b"1")]
+        body = b'{"id": 1, "version": 1, "schema": {}}'
+        server.answers["GET /subjects/pay/versions/1?deleted=true"] = [(200, body)]
+        rows = b'{"versions": [{}]}'
+        server.answers["GET /apis/registry/v3/search/versions?globalId=1"] = [(200, rows)]
+        own = RegistrySettings("source", (f"{server.url}/apis/ccompat/v7",), max_retries=0)
         with RegistryClient(RegistrySettings("source", (server.url,), max_retries=0)) as client:
-            for ask in (client.default_mode, lambda: client.schema(1)):
+            for ask in (
+                client.default_mode,
+                lambda: client.schema(1),
+                client.types,
+                lambda: client.version("pay", 1),
+                lambda: find_global(own, 1),
+            ):
                 with pytest.raises(ConnectionFailed, match="not from a schema registry"):
                     ask()
 
