@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -26,6 +26,8 @@ _BLANK = frozenset(
     )
 )
 _whole: ContextVar[bool] = ContextVar("whole", default=False)
+# Maximum number of names listed on one line.
+NAMED = 5
 _MARKS = 4  # maximum per letter; more would overlap the lines above and below
 
 
@@ -122,6 +124,11 @@ def list_names(names: Sequence[object], most: int) -> str:
     shown = ", ".join(safe_text(name) for name in names[:most])
     more = len(names) - most
     return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def first_names(names: Iterable[object]) -> str:
+    """Return the first few names in order, safe to print, and the number of further ones."""
+    return list_names(sorted(str(name) for name in names), NAMED)
 
 
 def join_first(texts: Sequence[str], most: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,7 +36,7 @@ _MARKS = {
 @options.reading
 def check(files: tuple[str, ...], as_json: bool) -> int:
     """Run the checks, print them, and return the exit code of ``preflight.checks.exit_code``."""
-    from k2ktui.replication.preflight.checks import CheckOutcome, exit_code
+    from k2ktui.replication.preflight.checks import exit_code
     from k2ktui.replication.preflight.suite import run_checks
     from k2ktui.sync.drill.guard import check_fence
     from k2ktui.sync.holds import check_holds
@@ -46,21 +48,32 @@ def check(files: tuple[str, ...], as_json: bool) -> int:
     if not any(one.unreachable for one in checks):
         checks += [check_file(config), check_holds(config), check_mappings(config)]
     code = exit_code(checks)
+    if not as_json:
+        for one in checks:
+            click.echo(check_text(one))
+    print_result(config.name, code, [asdict(one) for one in checks], as_json=as_json)
+    return code
+
+
+def print_result(
+    pipeline: str, code: ExitCode, checks: Sequence[Mapping[str, Any]], *, as_json: bool
+) -> None:
+    """Print how many checks had which outcome; as JSON, the checks themselves.
+
+    Outcomes of drill checks have the values of ``CheckOutcome``.
+    """
     if as_json:
-        rows = [asdict(one) for one in checks]
-        shown = {"pipeline": config.name, "exit_code": int(code), "checks": rows}
-        print_json(shown, indent=2)
-        return code
-    for one in checks:
-        click.echo(check_text(one))
-    counts = {verdict: sum(c.outcome is verdict for c in checks) for verdict in CheckOutcome}
+        print_json({"pipeline": pipeline, "exit_code": int(code), "checks": checks}, indent=2)
+        return
+    from k2ktui.replication.preflight.checks import CheckOutcome
+
+    counts = Counter(CheckOutcome(one["outcome"]) for one in checks)
     warned = counts[CheckOutcome.WARN]
     click.echo(
         f"{counts[CheckOutcome.PASS]} passed, {counts[CheckOutcome.FAIL]} failed, "
         f"{counted(warned, 'warning') + ', ' if warned else ''}"
         f"{counts[CheckOutcome.UNKNOWN]} could not be checked"
     )
-    return code
 
 
 def check_text(check: Check) -> str:

@@ -19,7 +19,7 @@ from k2ktui.engine.records.cluster_pair import ClusterPair, find_ids
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.strict_json import LARGEST_MS
 from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Cluster, Partition, describe_readable
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.log.batch import Batch
@@ -79,8 +79,7 @@ def read_bounds(forward: ForwardPipeline) -> list[TailBounds]:
     matches = forward.config.topics.matches
     names = {name for name in forward.source.topic_names() if matches(name)}
     names |= {at.topic for at in positions}
-    described = forward.source.describe(sorted(names)).values()
-    topics = [topic for topic in described if isinstance(topic, TopicDescription)]
+    topics = describe_readable(forward.source, names).values()
     where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
     starts = forward.source.offsets(where, OffsetSpec.earliest())
     stable = forward.source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)

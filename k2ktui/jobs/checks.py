@@ -12,13 +12,7 @@ from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job, read_job
 from k2ktui.jobs.runners import alive_elsewhere, describe_runner, read_runners
-from k2ktui.replication.preflight.checks import (
-    Check,
-    before_start,
-    failed_check,
-    passed_check,
-    unknown_check,
-)
+from k2ktui.replication.preflight.checks import Check, before_start
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
 from k2ktui.sync.drill.guard import check_fence
 from k2ktui.sync.other_files import check_file
@@ -54,13 +48,13 @@ def start_checks(
     yield (
         _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached
-        else unknown_check(NAME, "a cluster did not respond")
+        else Check.unknown(NAME, "a cluster did not respond")
     )
 
 
 def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKind) -> Check:
     if job is not None and job.alive and not restart:
-        return failed_check(
+        return Check.fails(
             NAME,
             f"it is already running on this host as pid {job.record.pid}",
             "Restart it with k2ktui jobs restart, or stop it first.",
@@ -69,27 +63,27 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKin
     try:
         runners = read_runners(config)
     except K2kError as error:
-        return unknown_check(NAME, error.message, error.hint)
+        return Check.unknown(NAME, error.message, error.hint)
     now = time()
     alive = alive_elsewhere(runners, job, now, kind)
     if not alive:
-        return passed_check(NAME, f"no other host sends heartbeats of {_WHAT[kind]}")
+        return Check.passes(NAME, f"no other host sends heartbeats of {_WHAT[kind]}")
     where = "; ".join(describe_runner(runner, now) for runner in alive)
     log.info("%s is running %s", _WHAT[kind], where)
     if kind is RunKind.SYNC:
-        return failed_check(
+        return Check.fails(
             NAME,
             f"k2ktui sync is running {where}",
             "Stop it there, or repeat with --take-over: both then commit, and neither moves an "
             "offset back.",
         )
     if config.coordination.mode == "standby":
-        return passed_check(
+        return Check.passes(
             NAME, f"it is running {where}; another run waits as a standby, unless it takes over"
         )
     if config.coordination.mode == "shared":
-        return passed_check(NAME, f"it is running {where}; runs with mode: shared share its slots")
-    return failed_check(
+        return Check.passes(NAME, f"it is running {where}; runs with mode: shared share its slots")
+    return Check.fails(
         NAME,
         f"it is running {where}",
         "Stop it there, or repeat with --take-over: the other run is then fenced and ends.",

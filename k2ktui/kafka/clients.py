@@ -6,7 +6,7 @@ Every method translates library errors into ``k2ktui.errors`` that name the clus
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic, sleep
@@ -571,12 +571,17 @@ class Cluster:
         return metadata
 
 
+def describe_readable(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """Describe topics; those that are missing or may not be described are left out."""
+    described = cluster.describe(sorted(set(names)))
+    return {name: topic for name, topic in described.items() if isinstance(topic, TopicDescription)}
+
+
 def list_partitions(cluster: Cluster, topics: Collection[str]) -> list[Partition]:
     """Return the partitions of topics, of those that exist and can be described."""
     return [
         (topic.name, number)
-        for topic in cluster.describe(topics).values()
-        if isinstance(topic, TopicDescription)
+        for topic in describe_readable(cluster, topics).values()
         for number in range(topic.partitions)
     ]
 

@@ -227,7 +227,7 @@ class ParityReader:
         """Return the target topics by source topic, of those on both clusters, and notes."""
         on_source, on_target = self._source.topic_names(), self.target.topic_names()
         topics: dict[str, tuple[str, ...]] = {}
-        for topic in sorted(selected_topics(self._config, self._source) & on_source):
+        for topic in sorted(selected_topics(self._config, on_source) & on_source):
             try:
                 targets = target_names(self._config, topic)
             except Refused:

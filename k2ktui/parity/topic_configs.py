@@ -26,7 +26,7 @@ from k2ktui.engine.parity.topic_configs import (
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.admin.topics import alter_topics, topic_settings
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import Cluster, describe_readable
 from k2ktui.parity.part import ParityContext, Part
 from k2ktui.text import counted, safe_text
 
@@ -72,11 +72,8 @@ def _limits(context: ParityContext, rows: Sequence[Difference]) -> TargetLimits:
     """Read what the target cannot take, only where a difference depends on it."""
     wanted = [row.item for row in rows if row.action is ParityAction.SET]
     in_sync = sorted({item.name for item in wanted if item.key == MIN_INSYNC})
-    replicas = {
-        name: topic.replication
-        for name, topic in (context.target.describe(in_sync) if in_sync else {}).items()
-        if isinstance(topic, TopicDescription)
-    }
+    on_target = describe_readable(context.target, in_sync)
+    replicas = {name: topic.replication for name, topic in on_target.items()}
     tiered = None
     if any(item.key.startswith(TIERED) for item in wanted):
         values = broker_values(context.target, _TIERED_STORAGE, most=1)

@@ -16,6 +16,7 @@ from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.clients import (
     Cluster,
     TopicDescription,
+    describe_readable,
     source_cluster,
     target_cluster,
 )
@@ -267,8 +268,7 @@ class SourceClusterReader:
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
         """
-        topics = self.cluster.describe(sorted({s.topic for s in replicated}))
-        present = {n: t for n, t in topics.items() if isinstance(t, TopicDescription)}
+        present = describe_readable(self.cluster, {s.topic for s in replicated})
         where = [(s.topic, s.partition) for s in replicated if s.topic in present]
         starts = self.cluster.offsets(where, OffsetSpec.earliest())
         return SourceView(
@@ -357,8 +357,7 @@ class TargetClusterReader:
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of the topics that exist."""
-        topics_by_name = self.cluster.describe(sorted(set(topics)))
-        return {n: t.topic_id for n, t in topics_by_name.items() if isinstance(t, TopicDescription)}
+        return {n: t.topic_id for n, t in describe_readable(self.cluster, topics).items()}
 
     def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
         """Return the bounds of target partitions; partitions that cannot be read are left out."""

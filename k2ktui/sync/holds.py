@@ -23,14 +23,8 @@ from k2ktui.errors import REFUSALS, ClusterRefused, ConfigError, K2kError
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic
-from k2ktui.replication.preflight.checks import (
-    Check,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
+from k2ktui.replication.ownership.pipeline import read_commits
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.moves.journal_writer import JournalWriter
 from k2ktui.sync.moves.plans import whoami
@@ -212,11 +206,11 @@ def check_holds(config: PipelineConfig) -> Check:
     try:
         holds = read_holds(config)
     except K2kError as error:
-        return unknown_check(HOLDS, error.message, error.hint)
+        return Check.unknown(HOLDS, error.message, error.hint)
     if not holds:
-        return passed_check(HOLDS, "nothing is held")
+        return Check.passes(HOLDS, "nothing is held")
     names = [f"{hold.key.name}: {hold.describe()}" for hold in holds.all]
-    return warning_check(
+    return Check.warns(
         HOLDS, f"not copied: {list_names(names, _NAMED)}", "Copy them again: k2ktui release."
     )
 
@@ -345,12 +339,8 @@ def _check_reason(why: str) -> None:
 
 
 def _read_positions(config: PipelineConfig) -> dict[SourcePartition, Position]:
-    target = target_cluster(config)
-    description = target.find(config.coordination.commit.topic)
-    if description is None:
-        return {}
-    topic = commit_topic(config, description.partitions)
-    return dict(sorted(read_commit_state(target, topic, _READ_S).positions.items()))
+    state = read_commits(config, target_cluster(config), _READ_S)
+    return dict(sorted(state.positions.items()))
 
 
 def _concerned(

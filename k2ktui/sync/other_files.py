@@ -17,15 +17,8 @@ from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.replication.fencing_errors import other_name
-from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic
-from k2ktui.replication.preflight.checks import (
-    Check,
-    failed_check,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
+from k2ktui.replication.ownership.pipeline import read_commits
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.sync.liveness import has_ended
 from k2ktui.sync.store import StateStore
 from k2ktui.text import list_names, safe_text
@@ -41,10 +34,7 @@ def read_last_run(config: PipelineConfig, target: Cluster) -> Run:
     Raises:
         ConnectionFailed, TimedOut, Refused: the commit topic could not be read.
     """
-    topic = target.find(config.coordination.commit.topic)
-    if topic is None:
-        return Run(0, 0)
-    return read_commit_state(target, commit_topic(config, topic.partitions), _READ_S).run
+    return read_commits(config, target, _READ_S).run
 
 
 def refuse_other_name(config: PipelineConfig, target: Cluster, last: Run) -> str:
@@ -86,7 +76,7 @@ def check_file(config: PipelineConfig) -> Check:
         last = read_last_run(config, target)
         live = _read_live(config, target, differs)
     except K2kError as error:
-        return unknown_check(NAME, error.message, error.hint)
+        return Check.unknown(NAME, error.message, error.hint)
     others = [runner for runner in live if _name(runner, last) != config.name]
     if not others:
         return _compare(config, digest, last, live)
@@ -94,8 +84,8 @@ def check_file(config: PipelineConfig) -> Check:
     refusal = other_name(config.name, _name(others[0], last), group, _places(others))
     if config.coordination.mode == "exclusive":
         hint = f"A start fences it, and it ends. {refusal.hint}"
-        return warning_check(NAME, refusal.message, hint)
-    return failed_check(NAME, refusal.message, refusal.hint, fatal=True)
+        return Check.warns(NAME, refusal.message, hint)
+    return Check.fails(NAME, refusal.message, refusal.hint, fatal=True)
 
 
 def _compare(
@@ -106,28 +96,28 @@ def _compare(
     if last.name not in ("", config.name):
         renamed = f"; the pipeline was called {safe_text(last.name)} in its last run"
     if not last.term:
-        return passed_check(NAME, f"no run has copied yet (digest {digest})")
+        return Check.passes(NAME, f"no run has copied yet (digest {digest})")
     if not last.digest:
         detail = f"an earlier release has copied, and its file is not known{renamed}"
-        return passed_check(NAME, f"{detail} (digest {digest})")
+        return Check.passes(NAME, f"{detail} (digest {digest})")
     own, newest = last.editions.find(digest), last.editions.newest
     where = _places(differing)
     if own is not None and own == newest:
         if differing:
-            return warning_check(
+            return Check.warns(
                 NAME,
                 f"runs with an older file live ({where}), and wait while one with this one does "
                 f"(digest {digest})",
                 "Give them this file, and restart them.",
             )
-        return passed_check(NAME, f"the newest one that runs have copied by{renamed} ({digest})")
+        return Check.passes(NAME, f"the newest one that runs have copied by{renamed} ({digest})")
     if own is None:
         changed = f"another one than that of the last run (digest {digest}, {newest.digest} before)"
         if not differing:
-            return passed_check(NAME, f"{changed}{renamed}; a start copies by it")
+            return Check.passes(NAME, f"{changed}{renamed}; a start copies by it")
         if config.coordination.mode != "shared":
-            return passed_check(NAME, f"{changed}; other runs have another one ({where})")
-        return warning_check(
+            return Check.passes(NAME, f"{changed}; other runs have another one ({where})")
+        return Check.warns(
             NAME,
             f"{changed}: a start takes over from the runs that have another one ({where}), and "
             "they wait until they have this one",
@@ -139,7 +129,7 @@ def _compare(
     does = f"a start waits for the runs with a newer one ({_places(newer)})"
     if not newer:
         does = "no run with a newer one lives, so a start copies by it, and says so"
-    return warning_check(
+    return Check.warns(
         NAME,
         f"{older}: {does}" if config.coordination.mode == "shared" else older,
         "Give this host the newer file; to go back to this one, use start --take-over.",

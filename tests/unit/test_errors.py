@@ -13,7 +13,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.jobs.joblog import LogEntry, parse_entry
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
-from k2ktui.replication.preflight.checks import error_check
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.replication.reports.events import Stopped, report_text
 from tests.support.commands.cli import k2ktui
 from tests.support.console.driver import ConsoleDriver, drive
@@ -36,7 +36,7 @@ def test_a_command_prints_the_fix_last() -> None:
 
 
 def test_a_check_and_a_stopped_partition_have_a_fix() -> None:
-    assert check_text(error_check("leaders", ERROR)).splitlines()[-1] == f"      {SHOWN[2]}"
+    assert check_text(Check.error("leaders", ERROR)).splitlines()[-1] == f"      {SHOWN[2]}"
     source = SourcePartition("orders", 0)
     fault = Fault(source, FaultKind.UNAVAILABLE, ERROR.message, ERROR.hint)
     assert report_text(Stopped(fault)).splitlines()[-1] == f"  {SHOWN[2]}"

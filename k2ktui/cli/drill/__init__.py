@@ -6,7 +6,6 @@ that leave one cluster.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.changes import Change, ChangeFlags, change_flags, run_change
-from k2ktui.cli.check import marked_text
+from k2ktui.cli.check import marked_text, print_result
 from k2ktui.cli.drill.drills import PipelineDrills, open_drills
 from k2ktui.cli.drill.options import (
     ACCEPT,
@@ -44,9 +43,8 @@ from k2ktui.cli.drill.options import (
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import load_flow, load_pipeline_flow
 from k2ktui.cli.terminal.notes import print_note
-from k2ktui.cli.terminal.tables import print_json
 from k2ktui.drill.report import report_json
-from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Fence, ResumeOptions
 from k2ktui.errors import ConfigError, ExitCode, TimedOut
 from k2ktui.text import list_names, safe_message, safe_text
@@ -176,8 +174,9 @@ def check(
     Returns 3 or 4 if neither cluster answers, else 1 if a check failed, else 0.
     """
     from k2ktui.drill.checks.catalog import ids_asked
-    from k2ktui.drill.checks.context import SIDES, CheckContext, DrillFacts
+    from k2ktui.drill.checks.context import CheckContext, DrillFacts
     from k2ktui.drill.checks.suite import run_checks
+    from k2ktui.replication.preflight.clusters import SIDES
 
     flow = load_flow(files)
     back = load_pipeline_flow((reverse,)).config if reverse else None
@@ -196,16 +195,7 @@ def check(
         code = ExitCode.TIMEOUT if silent else ExitCode.CONNECTION
     elif any(result.failed for result in results):
         code = ExitCode.FINDINGS
-    if as_json:
-        rows = [result.as_json() for result in results]
-        shown = {"pipeline": flow.config.name, "exit_code": int(code), "checks": rows}
-        print_json(shown, indent=2)
-        return code
-    counts = Counter(result.outcome for result in results)
-    click.echo(
-        f"{counts[DrillCheckOutcome.PASS]} passed, {counts[DrillCheckOutcome.FAIL]} failed, "
-        f"{counts[DrillCheckOutcome.UNKNOWN]} could not be checked"
-    )
+    print_result(flow.config.name, code, [result.as_json() for result in results], as_json=as_json)
     return code
 
 

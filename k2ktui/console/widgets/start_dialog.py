@@ -17,7 +17,7 @@ from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.checks import start_checks
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.replication.preflight.checks import Check, CheckOutcome, failed_check
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 
 _MARKS = {
     CheckOutcome.PASS: Mark(Severity.OK, "pass"),
@@ -73,10 +73,10 @@ class StartDialog(Confirm):
                 if not self._report(check):
                     return
         except K2kError as error:
-            self._report(failed_check("checks", error.message, error.hint, fatal=True))
+            self._report(Check.fails("checks", error.message, error.hint, fatal=True))
         except Exception as error:  # a bug in k2ktui must not look like a pass
             what = f"internal error in k2ktui ({type(error).__name__})"
-            self._report(failed_check("checks", what, "Report it.", fatal=True))
+            self._report(Check.fails("checks", what, "Report it.", fatal=True))
         self._report(None)
 
     def _report(self, check: Check | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from time import time
 
-from k2ktui.drill.checks.context import SIDES, CheckContext, Side
+from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.registration import ALL, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names
 from k2ktui.engine.acl import Acl
@@ -15,6 +15,7 @@ from k2ktui.engine.drill.changes import Entity
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.parity.acls import AclMapping, compare_acls, find_uncovered, map_acls
 from k2ktui.engine.parity.quotas import find_lower
+from k2ktui.engine.records.cluster_pair import Side
 from k2ktui.engine.schemas.ids import (
     SchemaId,
     SchemaIdForm,
@@ -29,8 +30,8 @@ from k2ktui.parity.wanted import creates_rights
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import has_schema
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings, read_registry_url
-from k2ktui.replication.preflight.checks import first_names
-from k2ktui.text import counted, duration, join_first, safe_text
+from k2ktui.replication.preflight.clusters import SIDES
+from k2ktui.text import counted, duration, first_names, join_first, safe_text
 
 _SAMPLED = 100
 _MOST_IDS = 50
@@ -56,7 +57,7 @@ def check_acls(context: CheckContext) -> CheckFinding:
             "Check with k2ktui check, and with the clients' principals on the target.",
         )
     names = read_names(context)
-    on_target = context.read("the target's topics", context.cluster("target").topic_names)
+    on_target = context.topic_names("target")
     mapping = AclMapping(names, on_target, context.config.consumer_groups.matches)
     mapped = map_acls(source, mapping)
     difference = compare_acls(mapped, target, mapping)

@@ -37,12 +37,11 @@ from k2ktui.engine.mapping.ranges import NOT_FOUND
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, RecordRange, content_digest
-from k2ktui.replication.preflight.checks import first_names
-from k2ktui.replication.preflight.topics import known_positions
+from k2ktui.replication.preflight.committed import read_committed
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, first_names, safe_text
 
 # Offsets read on the source for each record that a group read: logs have gaps.
 _OFFSETS_PER_RECORD = 10
@@ -348,7 +347,7 @@ def check_reverse(context: CheckContext) -> CheckFinding:
     copied_from = Cluster(reverse.target, "source")
 
     def read() -> Mapping[SourcePartition, Position]:
-        return known_positions(reverse, copied_from)[0]
+        return read_committed(reverse, copied_from).positions
 
     positions = context.read("the reverse pipeline's positions", read)
     replicas = context.snapshot().replicas.values()

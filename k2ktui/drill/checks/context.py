@@ -1,22 +1,15 @@
 """What drill checks work on: a flow, what the drill knows, and readings that checks share.
 
-Each reading is made once and kept, errors included, so that an unreachable cluster costs its
-time-out once. Checks run side by side: the first that needs a reading makes it, the others wait
-for it. After the drill has changed something, make a new context.
+After the drill has changed something, make a new context.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from time import monotonic, sleep, time
-from typing import Any, Self, TypeVar, cast
 
-from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.facts import DrillMeasures, GroupReads
 from k2ktui.drill.forward import ForwardPipeline
@@ -24,26 +17,18 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.moves.groups import GroupRow, Snapshot, make_group_rows
 from k2ktui.engine.moves.plan import Plan
+from k2ktui.engine.records.cluster_pair import Side
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.faults import fault
-from k2ktui.kafka.admin.probe import NotDisclosed, Probe
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.properties.translation import wire
-from k2ktui.kafka.unreachable import await_open
-from k2ktui.kafka.wire.cluster import CoordinatorError, NotSent, OutcomeUnknown
+from k2ktui.replication.preflight.clusters import SIDES, ClusterReadings
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.verification import Verification
-from k2ktui.text import safe_message
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading, read_once
 
-T = TypeVar("T")
-Side = str
-SIDES: tuple[Side, Side] = ("source", "target")
-_CONNECT_S = 10.0
 _PAUSE_S = 1.0
 _FRESH_S = 15.0
 
@@ -124,7 +109,7 @@ class DrillFacts:
     drill: str = ""
 
 
-class CheckContext:
+class CheckContext(ClusterReadings):
     """Shared readings of the checks of one phase; a context manager that disconnects at the end.
 
     Args:
@@ -141,77 +126,19 @@ class CheckContext:
         limits: CheckLimits = CheckLimits(),
         snapshot: Snapshot | None = None,
     ) -> None:
-        self.flow, self.config = flow, flow.config
+        super().__init__(flow.config, limits.reading_s)
+        self.flow = flow
         self.facts, self.limits = facts, limits
         if snapshot is not None and abs(time() - snapshot.taken_at) > _FRESH_S:
             snapshot = None
         self._given_snapshot = snapshot
-        self._known: dict[str, Future[object]] = {}
-        self._lock = threading.Lock()
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._stack.close()
-
-    def read(self, name: str, read: Callable[[], T]) -> T:
-        """Return a reading, made once, within ``limits.reading_s`` seconds.
-
-        Raises:
-            K2kError: the reading failed, now or before.
-        """
-        with self._lock:
-            is_first = name not in self._known
-            reading = self._known.setdefault(name, Future())
-        if is_first:
-            reading.set_result(_within(self.limits.reading_s, name, read))
-        result = reading.result()
-        if isinstance(result, K2kError):
-            raise result
-        return cast(T, result)
-
-    def cluster(self, side: Side) -> Cluster:
-        """Return a cluster that answers.
-
-        Raises:
-            ConnectionFailed, TimedOut: it does not.
-        """
-        return self._clusters(side)[0]
-
-    def cluster_id(self, side: Side) -> str:
-        """Return the id of a cluster; errors as for :meth:`cluster`."""
-        return self._clusters(side)[1]
-
-    def _clusters(self, side: Side) -> tuple[Cluster, str]:
-        config: ClusterConfig = getattr(self.config, side)
-
-        def connect() -> tuple[Cluster, str]:
-            self._await_open(side)
-            cluster = Cluster(config, side)
-            if side == "source" and not self.expects_source:
-                # Another cluster under its address is no source that answers.
-                cluster.expected_id = self.facts.cluster_ids[0]
-            return cluster, cluster.cluster_id()
-
-        return self.read(f"the {side} cluster", connect)
-
-    def _await_open(self, side: Side) -> None:
-        """Check once for all roles whether a cluster accepts connections.
-
-        Raises:
-            ConnectionFailed: it does not.
-        """
-        config: ClusterConfig = getattr(self.config, side)
-        self.read(
-            f"a connection to the {side} cluster",
-            lambda: await_open(side, config.bootstrap_servers),
-        )
+    def _make_cluster(self, side: Side) -> Cluster:
+        cluster = super()._make_cluster(side)
+        if side == "source" and not self.expects_source:
+            # Another cluster under its address is no source that answers.
+            cluster.expected_id = self.facts.cluster_ids[0]
+        return cluster
 
     def down(self, side: Side) -> K2kError | None:
         """Return why a cluster does not answer; None if it does."""
@@ -220,28 +147,6 @@ class CheckContext:
         except (ConnectionFailed, TimedOut) as error:
             return error
         return None
-
-    def probe(self, side: Side, role: Role) -> Probe:
-        """Return a connection with the credentials of a client role.
-
-        Raises:
-            LoginFailed: the cluster rejected the credentials.
-            ConnectionFailed: it does not answer.
-        """
-        config: ClusterConfig = getattr(self.config, side)
-
-        def connect() -> Probe:
-            self._await_open(side)
-            probe = Probe(wire(config, role), side)
-            try:
-                probe.open(_CONNECT_S)
-            except BaseException:
-                probe.close()
-                raise
-            self._stack.callback(probe.close)
-            return probe
-
-        return self.read(f"the {side} cluster as {role}", connect)
 
     def state(self) -> PipelineState:
         """Return the pipeline's state topic, after it is known which runs are alive."""
@@ -314,28 +219,3 @@ class CheckContext:
         """Return the positions of all groups, translated; errors as for :meth:`snapshot`."""
         snapshot = self.snapshot()
         return self.read("translated positions", lambda: make_group_rows(snapshot))
-
-
-def _within(seconds: float, name: str, read: Callable[[], Any]) -> object:
-    """Return the result of a reading, or the error that explains why there is none."""
-    answers: SimpleQueue[object] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            answers.put(read())
-        except K2kError as error:
-            answers.put(error)
-        except (NotSent, OutcomeUnknown, CoordinatorError, NotDisclosed) as error:
-            answers.put(K2kError(safe_message(error)))
-        except Exception as error:  # no thread may end without a result
-            answers.put(fault(error))
-
-    # A daemon: a reading that hangs must not keep the process from ending.
-    threading.Thread(target=run, name="drill-check", daemon=True).start()
-    try:
-        return answers.get(timeout=seconds)
-    except Empty:
-        return TimedOut(
-            f"reading {name} took longer than {seconds:g} s",
-            hint="Check that the cluster is up and reachable from here.",
-        )

@@ -35,10 +35,10 @@ from k2ktui.kafka.clients import Cluster, source_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.ownership.topic_moves import read_moved
-from k2ktui.replication.preflight.checks import first_names
+from k2ktui.replication.preflight.clusters import SIDES
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.flow import CopierObservation
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_names, safe_text
 
 _CONNECT_S = 10.0
 _DESCRIBE_S = 5.0
@@ -337,8 +337,7 @@ def check_loops(context: CheckContext) -> CheckFinding:
 
 def _find_other_ends(context: CheckContext, reverse: PipelineConfig) -> str:
     """Return why a pipeline does not lead from our target to our source; empty if it does."""
-    ends = {"source": "target", "target": "source"}
-    for side, own in ends.items():
+    for side, own in zip(SIDES, reversed(SIDES), strict=True):
         cluster = Cluster(getattr(reverse, side), f"reverse pipeline's {side}")
         cluster_id = context.read(f"the reverse pipeline's {side}", cluster.cluster_id)
         if context.down(own) is None and cluster_id != context.cluster_id(own):

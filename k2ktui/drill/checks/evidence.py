@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from k2ktui.engine.drill.checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.replication.preflight.checks import Check, CheckOutcome, first_names
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.text import first_names
 
 
 def decide(

@@ -23,11 +23,10 @@ from k2ktui.engine.drill.checks import (
 )
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import Finding, GroupRow, GroupView
-from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.operations import verify_content
 from k2ktui.sync.verify.verification import Verification
-from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.text import counted, duration, first_names, safe_message, safe_text
 
 _NOT_MOVED = ("share", "streams")
 

@@ -12,12 +12,11 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.records.state import Position
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.content import AbsenceReason, ContentReader
-from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.verify.groups import sample_ranges, verify
 from k2ktui.sync.verify.record_comparison import Compaction
 from k2ktui.sync.verify.schema_id_comparison import open_record_comparison
 from k2ktui.sync.verify.verification import Verification
-from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.text import counted, duration, first_names, safe_message, safe_text
 
 _SEED = 0
 _PIECES = 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -16,9 +17,8 @@ from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check
 from k2ktui.engine.parity.topic_configs import find_drift
 from k2ktui.engine.transforms.partitioner import partitions_for_keys
 from k2ktui.kafka.admin.topics import alter_command, grow_command
-from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.preflight.checks import first_names
-from k2ktui.text import counted, duration, join_first, safe_text
+from k2ktui.kafka.clients import describe_readable
+from k2ktui.text import counted, duration, first_names, join_first, safe_text
 
 _KEYS = 100
 # New target topics do not get these from the source; see replication/topics/target_settings.py.
@@ -212,12 +212,8 @@ def check_replicas(context: CheckContext) -> CheckFinding:
     cluster = context.cluster("target")
     copies = {name for names in read_names(context).values() for name in names}
     names = copies | context.config.control_topics
-
-    def read() -> list[TopicDescription]:
-        described = cluster.describe(sorted(names)).values()
-        return [topic for topic in described if isinstance(topic, TopicDescription)]
-
-    topics = context.read("the target's topics and their replicas", read)
+    described = partial(describe_readable, cluster, names)
+    topics = context.read("the target's topics and their replicas", described).values()
     total = sum(topic.partitions for topic in topics)
     leaderless = sum(topic.leaderless for topic in topics)
     under = sum(topic.under_replicated for topic in topics)
@@ -243,8 +239,7 @@ def check_names(context: CheckContext) -> CheckFinding:
     pairs = read_pairs(context)
     if not pairs:
         return could_not_check("no topic is selected")
-    cluster = context.cluster("target")
-    existing = context.read("the names of the target's topics", cluster.topic_names)
+    existing = context.topic_names("target")
     targets = Counter(pair.target_name for pair in pairs)
     absent = [pair.target_name for pair in pairs if pair.target_name not in existing]
     joined = [name for name, count in targets.items() if count > 1]

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from k2ktui.config.clusters import Role
-from k2ktui.drill.checks.context import SIDES, CheckContext, Side
+from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import join_preflight
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.records.cluster_pair import Side
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
-from k2ktui.kafka.admin.probe import READING, TRANSACTIONS, WRITING, Probe
-from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic
-from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.clusters import ROLES, SIDES
 from k2ktui.replication.preflight.rights import check_rights
-from k2ktui.replication.preflight.topics import read_committed_topics
 from k2ktui.text import counted, safe_text
-
-ROLES: Mapping[Side, tuple[Role, ...]] = {
-    "source": ("consumer", "admin"),
-    "target": ("producer", "consumer", "admin"),
-}
 
 
 @check("D01", "cluster identity", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
@@ -54,36 +43,24 @@ def _recorded_ids(context: CheckContext) -> tuple[str, str]:
     """Return the cluster ids that the drill knows, else those of the pipeline's last run."""
     if any(context.facts.cluster_ids) or context.flow.pipeline is None:
         return context.facts.cluster_ids
-    target, name = context.cluster("target"), context.config.coordination.commit.topic
-
-    def read() -> tuple[str, str]:
-        described = target.find(name)
-        if described is None:
-            return "", ""
-        topic = commit_topic(context.config, described.partitions)
-        pair = read_commit_state(target, topic, context.limits.reading_s / 2).run.pair
-        return (pair.source, pair.target) if pair.is_known else ("", "")
-
-    return context.read("the cluster ids of the last run", read)
+    state = context.commit_state()
+    if state is None or not state.run.pair.is_known:
+        return "", ""
+    return state.run.pair.source, state.run.pair.target
 
 
 @check("D02", "broker versions", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES, serial=True)
 def check_versions(context: CheckContext) -> CheckFinding:
     """Pass if the source's brokers can be read and the target's written to, with transactions."""
-    writing = {**WRITING, **TRANSACTIONS} if context.config.features.exactly_once else WRITING
-    floors: Mapping[Side, tuple[Role, Mapping[type, int]]] = {
-        "source": ("consumer", READING),
-        "target": ("producer", writing),
-    }
     shown, lacking, unread = [], [], []
-    for side, (role, floor) in floors.items():
+    for side in SIDES:
         try:
-            probe = context.probe(side, role)
+            version, missing = context.versions(side)
         except ConnectionFailed as error:
             unread.append(error.message)
             continue
-        shown.append(f"{side} Kafka {probe.version or 'of unknown version'}")
-        if missing := probe.too_old_for(floor):
+        shown.append(f"{side} Kafka {version or 'of unknown version'}")
+        if missing:
             lacking.append(f"the {side} lacks {', '.join(missing)}")
     if lacking:
         hint = "Upgrade its brokers to Kafka 2.5 or later."
@@ -101,30 +78,30 @@ def check_versions(context: CheckContext) -> CheckFinding:
 )
 def check_credentials(context: CheckContext) -> CheckFinding:
     """Pass if every client role can log in and has the rights that it needs."""
-    sides, refused, unread = {}, list[K2kError](), list[K2kError]()
+    logged_in, refused, unread = 0, list[K2kError](), list[K2kError]()
     for side, roles in ROLES.items():
-        probes: dict[Role, Probe] = {}
+        opened = 0
         for role in roles:
             try:
-                probes[role] = context.probe(side, role)
+                context.probe(side, role)
+                opened += 1
             except LoginFailed as error:
                 refused.append(K2kError(f"{role}: {error.message}", hint=error.hint))
             except ConnectionFailed as error:
                 unread.append(error)
                 break  # no other role reaches it either
-        if len(probes) == len(roles):
-            sides[side] = CheckedCluster(side, context.cluster(side), probes)
+        if opened == len(roles):
+            context.cluster(side)
+            logged_in += opened
     if refused:
         return fails("; ".join(error.message for error in refused), refused[0].hint)
-    logins = f"{counted(sum(len(ROLES[side]) for side in sides), 'client role')} can log in"
+    logins = f"{counted(logged_in, 'client role')} can log in"
     if unread:
         reasons = "; ".join(error.message for error in unread)
         return could_not_check(f"{logins}; {reasons}", unread[0].hint)
     if context.flow.pipeline is None:
         return passes(f"{logins}; another program copies, so its rights were not checked")
-    moved = read_committed_topics(context.config, sides["target"].cluster).moved
-    rights = list(check_rights(context.config, sides["source"], sides["target"], moved))
-    return join_preflight(rights, f"{logins}; ")
+    return join_preflight(check_rights(context), f"{logins}; ")
 
 
 @check("D04", "clock skew", {DrillPhase.PREFLIGHT: ALL}, serial=True)
@@ -133,8 +110,7 @@ def check_clocks(context: CheckContext) -> CheckFinding:
     ahead, unread, limit = dict[Side, float](), list[str](), context.limits.clock_s
     for side in SIDES:
         try:
-            probe = context.probe(side, "admin")
-            ahead[side] = context.read(f"the clock of the {side} cluster", probe.clock_ahead)
+            ahead[side] = context.clock_ahead(side)
         except K2kError as error:
             unread.append(f"{side}: {error.message}")
     shown = [

@@ -13,10 +13,9 @@ from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.records.hold import NO_HOLDS
 from k2ktui.engine.status import PartitionState, PartitionStatus
 from k2ktui.kafka.admin.topics import abort_command
-from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.preflight.checks import first_names
+from k2ktui.kafka.clients import describe_readable
 from k2ktui.replication.preflight.headroom import check_headroom
-from k2ktui.text import counted, duration, join_first, safe_text
+from k2ktui.text import counted, duration, first_names, join_first, safe_text
 from k2ktui.watch.model import View
 
 _STOPPED = frozenset(
@@ -300,10 +299,8 @@ def check_retention_headroom(context: CheckContext) -> CheckFinding:
     source = context.cluster("source")
 
     def read() -> CheckFinding:
-        described = source.describe(sorted({at.topic for at in positions}))
-        topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
-        on_loss = context.config.on_source_data_loss == "continue"
-        return join_preflight([check_headroom(source, topics, positions, continue_on_loss=on_loss)])
+        topics = describe_readable(source, {at.topic for at in positions}).values()
+        return join_preflight([check_headroom(context.config, source, topics, positions)])
 
     return context.read("the retention of the source's topics", read)
 

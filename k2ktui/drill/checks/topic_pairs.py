@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.topics import topic_settings
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import TopicDescription, describe_readable
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.topics.naming import target_names
@@ -42,10 +43,7 @@ def read_names(context: CheckContext) -> dict[str, tuple[str, ...]]:
         replicas = {}
     names = {at.topic: tuple(r.position.target_topics) for at, r in replicas.items() if r.position}
     if context.down("source") is None and context.flow.pipeline is not None:
-        selected = context.read(
-            "the source's topics",
-            lambda: selected_topics(context.config, context.cluster("source")),
-        )
+        selected = selected_topics(context.config, context.topic_names("source"))
         for topic in selected - names.keys():
             try:
                 names[topic] = target_names(context.config, topic)
@@ -61,8 +59,8 @@ def read_pairs(context: CheckContext) -> list[TopicPair]:
     source = None if context.down("source") else context.cluster("source")
 
     def read() -> list[TopicPair]:
-        source_topics = _describe(source, names)
-        target_topics = _describe(target, (name for targets in names.values() for name in targets))
+        source_topics = describe_readable(source, names) if source else {}
+        target_topics = describe_readable(target, chain.from_iterable(names.values()))
         left = topic_settings(source, source_topics) if source else {}
         right = topic_settings(target, target_topics)
         pairs = []
@@ -81,13 +79,6 @@ def read_pairs(context: CheckContext) -> list[TopicPair]:
         return pairs
 
     return context.read("the topics of both clusters", read)
-
-
-def _describe(cluster: Cluster | None, names: Iterable[str]) -> dict[str, TopicDescription]:
-    if cluster is None:
-        return {}
-    described = cluster.describe(sorted(set(names)))
-    return {name: topic for name, topic in described.items() if isinstance(topic, TopicDescription)}
 
 
 def _plain(settings: object) -> dict[str, str]:

@@ -338,6 +338,12 @@ def broker_count(cluster: Cluster) -> int:
     return len(cluster.broker_ids("counting brokers"))
 
 
+def value_of(settings: Settings, key: str) -> str:
+    """Return the value of a setting, "" if the topic has none."""
+    entry = settings.get(key)
+    return entry.value if entry else ""
+
+
 def topic_settings(
     cluster: Cluster, names: Collection[str]
 ) -> dict[str, dict[str, ConfigEntry] | K2kError]:

@@ -15,6 +15,7 @@ from k2ktui.kafka.admin.topics import (
     alter_command,
     create_command,
     topic_settings,
+    value_of,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.specs import CLEANUP_POLICY, COMPACTED, HOLDS, SECTIONS
@@ -95,8 +96,7 @@ def _inspect(
         return ControlFinding(role, spec, topic.partitions, note=note)
     if isinstance(settings, K2kError):
         return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
-    entry = settings.get(CLEANUP_POLICY)
-    wrong = _wrong_policy(config, role, spec, entry.value if entry else "", made=True)
+    wrong = _wrong_policy(config, role, spec, value_of(settings, CLEANUP_POLICY), made=True)
     needed = _needed_policy(role) if wrong else ""
     # ``common`` is for creating topics. It differs between the files of a replicator and a mapping
     # application: whichever runs first creates the topics that both use.

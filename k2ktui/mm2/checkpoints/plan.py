@@ -20,14 +20,8 @@ from k2ktui.engine.moves.written import find_ours
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.mm2.flows.formats import Checkpoint, GroupPartition
-from k2ktui.replication.preflight.checks import (
-    Check,
-    failed_check,
-    first_names,
-    passed_check,
-    unknown_check,
-)
-from k2ktui.text import counted, safe_text
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.text import counted, first_names, safe_text
 
 GROUPS_EMPTY = "groups-empty"
 CONSUMERS_STOPPED = "consumers-stopped"
@@ -262,7 +256,7 @@ def _run_check(
     seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
 ) -> Check:
     if name in seen.unread:
-        return unknown_check(name, seen.unread[name], "Correct the cause, or accept the risk.")
+        return Check.unknown(name, seen.unread[name], "Correct the cause, or accept the risk.")
     return check(seen)
 
 
@@ -278,8 +272,8 @@ def _groups_empty(seen: ClusterObservation) -> Check:
             f"{counted(len(used), 'group')} in use on the target and not changed: "
             f"{first_names(used)}"
         )
-        return failed_check(GROUPS_EMPTY, detail, "Stop their consumers there.")
-    return passed_check(
+        return Check.fails(GROUPS_EMPTY, detail, "Stop their consumers there.")
+    return Check.passes(
         GROUPS_EMPTY, f"{counted(len(seen.groups), 'group')} without members on the target"
     )
 
@@ -288,7 +282,7 @@ def _consumers_stopped(seen: ClusterObservation) -> Check:
     views = {group: seen.source.get(group, ABSENT) for group in seen.groups}
     used = groups_in_use(views) | (seen.moving & seen.groups)
     if used:
-        return failed_check(
+        return Check.fails(
             CONSUMERS_STOPPED,
             f"{counted(len(used), 'group')} with members, or that committed, on the source: "
             f"{first_names(used)}",
@@ -296,13 +290,13 @@ def _consumers_stopped(seen: ClusterObservation) -> Check:
         )
     if unread := [group for group, view in views.items() if view.error]:
         first = min(unread)
-        return unknown_check(
+        return Check.unknown(
             CONSUMERS_STOPPED,
             f"{counted(len(unread), 'group')} of the source cannot be read, the first "
             f"{safe_text(first)}: {views[first].error}",
             "Grant the source principal Describe on the groups, or accept the risk.",
         )
-    return passed_check(
+    return Check.passes(
         CONSUMERS_STOPPED,
         f"{counted(len(views), 'group')} without members on the source, and none committed for "
         f"{seen.watched_s:g} s",
@@ -312,7 +306,7 @@ def _consumers_stopped(seen: ClusterObservation) -> Check:
 def _producers_stopped(seen: ClusterObservation) -> Check:
     for_s = f"{seen.watched_s:g} s"
     if seen.growing:
-        return failed_check(
+        return Check.fails(
             PRODUCERS_STOPPED,
             f"{counted(len(seen.growing), 'source partition')} grew within {for_s}: "
             f"{first_names(seen.growing)}",
@@ -320,25 +314,25 @@ def _producers_stopped(seen: ClusterObservation) -> Check:
             "MirrorMaker 2 has copied them.",
         )
     ends = counted(len(seen.source_ends), "source partition")
-    return passed_check(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
+    return Check.passes(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
 
 
 def _check_replicated(seen: ClusterObservation) -> Check:
     if seen.behind:
         records = sum(seen.behind.values())
-        return failed_check(
+        return Check.fails(
             REPLICATED,
             f"{counted(len(seen.behind), 'source partition')} with up to "
             f"{counted(records, 'record')} not copied yet: {first_names(seen.behind)}",
             "Wait until MirrorMaker 2 has caught up.",
         )
-    return passed_check(REPLICATED, "every record of the source is on the target")
+    return Check.passes(REPLICATED, "every record of the source is on the target")
 
 
 def _own_topics(seen: ClusterObservation) -> Check:
     if seen.own_topics:
-        return passed_check(OWN_TOPICS, "the replication policy copies to separate topics")
-    return failed_check(
+        return Check.passes(OWN_TOPICS, "the replication policy copies to separate topics")
+    return Check.fails(
         OWN_TOPICS,
         "the replication policy keeps topic names: records produced on the target itself are "
         "in the same topics, and a group that moves could skip them",
@@ -353,13 +347,13 @@ def _check_retained(seen: ClusterObservation) -> Check:
         if _find_outside(checkpoint.downstream, seen.log_of(checkpoint.at))
     ]
     if gone:
-        return failed_check(
+        return Check.fails(
             RETAINED,
             f"{counted(len(gone), 'checkpoint')} outside the target's log bounds and not "
             f"applied: {first_names(gone)}",
             "Set their offsets yourself: their consumers would follow auto.offset.reset.",
         )
-    return passed_check(RETAINED, "the target has the records to which the checkpoints point")
+    return Check.passes(RETAINED, "the target has the records to which the checkpoints point")
 
 
 def _reset(seen: ClusterObservation) -> Check:
@@ -378,11 +372,11 @@ def _reset(seen: ClusterObservation) -> Check:
         and (group, SourcePartition(topic, partition)) not in known
     ]
     if lacking:
-        return failed_check(
+        return Check.fails(
             RESET,
             f"{counted(len(lacking), 'committed offset')} on the source without a checkpoint: "
             f"{first_names(lacking)}",
             "Find the correct offsets with k2ktui mm2 audit. Without one, consumers follow "
             "auto.offset.reset: latest skips records, earliest re-reads all.",
         )
-    return passed_check(RESET, "every committed offset on the source has a checkpoint")
+    return Check.passes(RESET, "every committed offset on the source has a checkpoint")

@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.moves.groups import EMPTY_STATES
 from k2ktui.errors import Refused
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Cluster, Partition, list_partitions
 from k2ktui.kafka.control.reader import require_offsets
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient
@@ -153,13 +153,7 @@ def _group(flow: FlowProperties) -> list[str]:
 
 
 def _ends(flow: FlowProperties, target: Cluster) -> dict[Partition, int]:
-    topics = target.describe([HEARTBEATS, flow.connect_offsets_topic])
-    where = [
-        (name, number)
-        for name, topic in topics.items()
-        if isinstance(topic, TopicDescription)
-        for number in range(topic.partitions)
-    ]
+    where = list_partitions(target, [HEARTBEATS, flow.connect_offsets_topic])
     return require_offsets(target, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 

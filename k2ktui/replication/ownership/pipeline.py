@@ -9,6 +9,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.positions import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopics
+from k2ktui.engine.records.run_record import NO_RUN
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.slot_settings import produce_settings
 from k2ktui.replication.fencing_errors import TIMEOUT, UnreadableRecords, unreadable_moves
@@ -48,8 +49,8 @@ def read_recorded_pair(config: PipelineConfig, target: Cluster, timeout: float) 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    state = _read_state(config, target, timeout)
-    return state.run.pair if state is not None and state.positions else UNKNOWN_PAIR
+    state = read_commits(config, target, timeout)
+    return state.run.pair if state.positions else UNKNOWN_PAIR
 
 
 def read_run_pair(config: PipelineConfig, target: Cluster, timeout: float) -> ClusterPair:
@@ -58,11 +59,23 @@ def read_run_pair(config: PipelineConfig, target: Cluster, timeout: float) -> Cl
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    state = _read_state(config, target, timeout)
-    return state.run.pair if state is not None else UNKNOWN_PAIR
+    return read_commits(config, target, timeout).run.pair
 
 
-def _read_state(config: PipelineConfig, target: Cluster, timeout: float) -> CommitState | None:
+def read_commits(config: PipelineConfig, target: Cluster, timeout: float) -> CommitState:
+    """Return what a pipeline has committed; nothing, with a run of term 0, if it has never run.
+
+    Raises:
+        ConnectionFailed, TimedOut, Refused: the commit topic could not be read.
+    """
+    return find_commits(config, target, timeout) or CommitState(NO_RUN, {})
+
+
+def find_commits(config: PipelineConfig, target: Cluster, timeout: float) -> CommitState | None:
+    """Return what a pipeline has committed; None only if there is no commit topic.
+
+    Errors are those of :func:`read_commits`.
+    """
     topic = target.find(config.coordination.commit.topic)
     if topic is None:
         return None

@@ -12,7 +12,6 @@ from time import monotonic, sleep
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.moved_topic import (
-    NO_MOVED_TOPICS,
     MovedTopic,
     MovedTopics,
     TopicMoves,
@@ -22,9 +21,8 @@ from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.ownership import MovedPositions
-from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership, moved_topics
+from k2ktui.replication.ownership.pipeline import make_ownership, moved_topics, read_commits
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -104,11 +102,7 @@ def read_moved(config: PipelineConfig, target: Cluster) -> MovedTopics:
         UnreadableRecords: it is not known what is moved.
         ConnectionFailed, TimedOut: the target did not answer.
     """
-    description = target.find(config.coordination.commit.topic)
-    if description is None:
-        return NO_MOVED_TOPICS
-    state = read_commit_state(target, commit_topic(config, description.partitions), _READ_S)
-    return moved_topics(config, [state])
+    return moved_topics(config, [read_commits(config, target, _READ_S)])
 
 
 def _change(

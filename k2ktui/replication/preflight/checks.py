@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
-from k2ktui.text import list_names
-
-# Maximum number of names listed on one line.
-NAMED = 5
 
 
 class CheckOutcome(StrEnum):
@@ -46,20 +43,33 @@ class Check:
     fatal: bool = False
     cured_by_start: bool = False
 
+    @classmethod
+    def passes(cls, name: str, detail: str) -> Self:
+        """Return a pass."""
+        return cls(name, CheckOutcome.PASS, detail)
 
-def passed_check(name: str, detail: str) -> Check:
-    """Return a pass."""
-    return Check(name, CheckOutcome.PASS, detail)
+    @classmethod
+    def fails(cls, name: str, detail: str, hint: str, *, fatal: bool = False) -> Self:
+        """Return a failure."""
+        return cls(name, CheckOutcome.FAIL, detail, hint, fatal=fatal)
 
+    @classmethod
+    def warns(cls, name: str, detail: str, hint: str) -> Self:
+        """Return a warning: it works but should be changed."""
+        return cls(name, CheckOutcome.WARN, detail, hint)
 
-def failed_check(name: str, detail: str, hint: str, *, fatal: bool = False) -> Check:
-    """Return a failure."""
-    return Check(name, CheckOutcome.FAIL, detail, hint, fatal=fatal)
+    @classmethod
+    def unknown(cls, name: str, detail: str, hint: str = "") -> Self:
+        """Return a could-not-check result."""
+        return cls(name, CheckOutcome.UNKNOWN, detail, hint)
 
-
-def warning_check(name: str, detail: str, hint: str) -> Check:
-    """Return a warning: it works but should be changed."""
-    return Check(name, CheckOutcome.WARN, detail, hint)
+    @classmethod
+    def error(cls, name: str, error: K2kError, *, fatal: bool = False) -> Self:
+        """Return a failure explained by an error; an unreachable cluster is always fatal."""
+        timed_out = isinstance(error, TimedOut)
+        silent = timed_out or isinstance(error, ConnectionFailed)
+        detail, hint = error.message, error.hint
+        return cls(name, CheckOutcome.FAIL, detail, hint, silent, timed_out, fatal or silent)
 
 
 def before_start(check: Check) -> Check:
@@ -67,18 +77,6 @@ def before_start(check: Check) -> Check:
     if check.cured_by_start and check.outcome is CheckOutcome.FAIL:
         return replace(check, outcome=CheckOutcome.WARN)
     return check
-
-
-def unknown_check(name: str, detail: str, hint: str = "") -> Check:
-    """Return a could-not-check result."""
-    return Check(name, CheckOutcome.UNKNOWN, detail, hint)
-
-
-def error_check(name: str, error: K2kError, *, fatal: bool = False) -> Check:
-    """Return a failure explained by an error; an unreachable cluster is always fatal."""
-    silent, timed_out = isinstance(error, ConnectionFailed | TimedOut), isinstance(error, TimedOut)
-    detail, hint = error.message, error.hint
-    return Check(name, CheckOutcome.FAIL, detail, hint, silent, timed_out, fatal or silent)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:
@@ -92,8 +90,3 @@ def error_of(failed: Collection[Check]) -> type[K2kError]:
     if any(check.unreachable and not check.timed_out for check in failed):
         return ConnectionFailed
     return TimedOut if any(check.timed_out for check in failed) else Refused
-
-
-def first_names(names: Iterable[object]) -> str:
-    """Return the first few names, safe to print, and the number of further ones."""
-    return list_names(sorted(str(name) for name in names), NAMED)

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.coordinators import GROUPS, how_to_allow, why_impossible
 from k2ktui.kafka.wire.codes import NOT_AUTHORIZED, Code, code_name
-from k2ktui.replication.preflight.checks import (
-    Check,
-    failed_check,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
-from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.preflight.clusters import ClusterReadings
 
 
-def check_group_coordinators(
-    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
-) -> Iterator[Check]:
+def check_group_coordinators(readings: ClusterReadings) -> Iterator[Check]:
     """Check that groups can commit offsets on the target, and on the source by its metadata.
 
     Asking for a coordinator creates its internal topic, and nothing is created on the source. No
@@ -28,23 +19,24 @@ def check_group_coordinators(
     """
     name = "source group coordinator"
     try:
-        if reason := why_impossible(source.cluster, GROUPS):
-            yield warning_check(name, f"{reason}: no group has offsets there", how_to_allow(GROUPS))
+        if reason := why_impossible(readings.cluster("source"), GROUPS):
+            yield Check.warns(name, f"{reason}: no group has offsets there", how_to_allow(GROUPS))
     except K2kError as error:
-        yield unknown_check(name, error.message)
+        yield Check.unknown(name, error.message)
     name = "target group coordinator"
     try:
-        reason = why_impossible(target.cluster, GROUPS)
+        reason = why_impossible(readings.cluster("target"), GROUPS)
     except K2kError as error:
-        yield unknown_check(name, error.message)
+        yield Check.unknown(name, error.message)
         return
     if reason:
         what = f"{reason}: no group can be moved"
-        yield failed_check(name, what, f"{how_to_allow(GROUPS)}, before groups are to be moved.")
+        yield Check.fails(name, what, f"{how_to_allow(GROUPS)}, before groups are to be moved.")
         return
-    code = target.probes["admin"].ask_group_coordinator(config.coordination.commit.group)
+    group = readings.config.coordination.commit.group
+    code = readings.probe("target", "admin").ask_group_coordinator(group)
     if code == Code.NONE:
-        yield passed_check(name, "a broker coordinates groups")
+        yield Check.passes(name, "a broker coordinates groups")
     elif code not in NOT_AUTHORIZED:  # copying needs no right on groups
         what = f"the target responded with {code_name(code)}"
-        yield unknown_check(name, what, "See the state of __consumer_offsets on the target.")
+        yield Check.unknown(name, what, "See the state of __consumer_offsets on the target.")

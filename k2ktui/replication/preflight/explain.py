@@ -13,8 +13,9 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.copying.slot_task import CopyPath
+from k2ktui.replication.preflight.committed import read_committed
 from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
-from k2ktui.replication.preflight.topics import find_lost, read_committed_topics
+from k2ktui.replication.preflight.topics import find_lost
 from k2ktui.replication.topics.dead_letters import plan_dead_letters
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.replication.topics.routing import choose_path
@@ -47,12 +48,11 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     source, target = source_cluster(config), target_cluster(config)
-    committed = read_committed_topics(config, target)
-    if committed.error is not None:
-        raise committed.error
+    committed = read_committed(config, target)
     positions, moved = committed.positions, committed.moved
     replicated = {at.topic for at in positions}
-    selected = selected_topics(config, source, replicated)
+    listed = source.topic_names()
+    selected = selected_topics(config, listed, replicated)
     described = source.describe(sorted(topic for topic in selected if topic not in moved))
     topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
     plans, refused = plan_targets(config, source, target, topics, replicated, moved)
@@ -78,7 +78,7 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
     ]
     left_out = [
         Explanation(name, "", None, f"it holds the state of {program}", left_out=True)
-        for name, program in left_out_topics(config, source, replicated).items()
+        for name, program in left_out_topics(config, listed, replicated).items()
     ]
     on_target = [
         Explanation(

@@ -9,21 +9,15 @@ from dataclasses import dataclass, replace
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
-from k2ktui.kafka.admin.topics import Settings, topic_settings
+from k2ktui.kafka.admin.topics import topic_settings, value_of
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.log.content import ContentReader
-from k2ktui.replication.preflight.checks import (
-    Check,
-    CheckOutcome,
-    failed_check,
-    first_names,
-    passed_check,
-    unknown_check,
-)
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.topics.record_times import read_times
-from k2ktui.text import counted
+from k2ktui.text import counted, first_names
 
 NAME = "retention headroom"
 _UNKNOWN_HINT = (
@@ -48,15 +42,14 @@ class _Waiting:
 
 
 def check_headroom(
+    config: PipelineConfig,
     source: Cluster,
     topics: Collection[TopicDescription],
     positions: Mapping[SourcePartition, Position],
-    *,
-    continue_on_loss: bool = False,
 ) -> Check:
     """Check how soon the source deletes the oldest record that is not yet copied.
 
-    Records that are already lost are a failure, except with ``continue_on_loss``.
+    Records that are already lost are a failure, except with ``onSourceDataLoss: continue``.
 
     Raises:
         ConnectionFailed, TimedOut: the source did not answer.
@@ -64,7 +57,7 @@ def check_headroom(
     names = {topic.name for topic in topics}
     known = {at: p.offset for at, p in positions.items() if at.topic in names}
     if not known:
-        return passed_check(
+        return Check.passes(
             NAME, "no records copied yet: copying begins at the start position, nothing can be lost"
         )
     where = [(at.topic, at.partition) for at in known]
@@ -80,15 +73,15 @@ def check_headroom(
             lost.append(f"{at} ({counted(start - offset, 'offset')})")
         elif offset < end:
             waiting.append(_Waiting(at, offset, end - offset))
-    if lost and not continue_on_loss:
-        return failed_check(
+    if lost and config.on_source_data_loss != "continue":
+        return Check.fails(
             NAME,
             f"the source deleted records before they were copied: {first_names(lost)}",
             "Set onSourceDataLoss: continue to copy the remaining records (the gap is "
             "recorded), or clear the positions of those topics.",
         )
     if lost:
-        return passed_check(
+        return Check.passes(
             NAME,
             f"the source deleted records before they were copied: {first_names(lost)}; the gap is "
             "recorded (onSourceDataLoss: continue)",
@@ -96,7 +89,7 @@ def check_headroom(
     if waiting and (judged := _judge(source, waiting)).outcome is not CheckOutcome.PASS:
         return judged
     if unasked:
-        return unknown_check(
+        return Check.unknown(
             NAME,
             f"the log bounds of {first_names(unasked)} are unavailable: no leader, or the "
             "topic no longer exists",
@@ -104,7 +97,7 @@ def check_headroom(
         )
     if waiting:
         return judged
-    return passed_check(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
+    return Check.passes(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
 
 
 def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
@@ -114,12 +107,12 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
         entries = settings[partition.source.topic]
         if isinstance(entries, K2kError):
             reasons.add("this principal may not read the retention settings of all topics")
-        elif "delete" not in _value(entries, "cleanup.policy"):
+        elif "delete" not in value_of(entries, "cleanup.policy"):
             unbounded += 1
         else:
-            if int(_value(entries, "retention.bytes") or -1) >= 0:
+            if int(value_of(entries, "retention.bytes") or -1) >= 0:
                 reasons.add("how soon retention.bytes deletes them depends on how much is written")
-            retention = int(_value(entries, "retention.ms") or -1)
+            retention = int(value_of(entries, "retention.ms") or -1)
             unbounded += retention < 0
             if retention >= 0:
                 timed.append((partition, retention / 1000))
@@ -129,7 +122,7 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
         (partition, retention) for partition, retention in timed if partition.source not in copied
     ]
     if not waiting:
-        return passed_check(NAME, "every record is copied: nothing can be lost")
+        return Check.passes(NAME, "every record is copied: nothing can be lost")
     if untimed:
         # Kafka then takes the time at which the segment file was last written (LogSegment.java).
         reasons.add(
@@ -156,19 +149,19 @@ def _verdict(
     why = "".join(f"; {reason}" for reason in sorted(reasons))
     if not left:
         if reasons:
-            return unknown_check(NAME, behind + why, _UNKNOWN_HINT)
-        return passed_check(NAME, f"{behind}; the source deletes no records by age")
+            return Check.unknown(NAME, behind + why, _UNKNOWN_HINT)
+        return Check.passes(NAME, f"{behind}; the source deletes no records by age")
     seconds, _, first = min(left, key=lambda remaining: remaining[0])
     when = f"the oldest, of {first_names([first.source])}, is due for deletion "
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
     short = [partition.source for s, keep, partition in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
         text = f"{behind}; {when}; too soon: {first_names(short)}{why}"
-        return replace(failed_check(NAME, text, _HINT), cured_by_start=True)
+        return replace(Check.fails(NAME, text, _HINT), cured_by_start=True)
     return (
-        unknown_check(NAME, f"{behind}; {when}{why}", _UNKNOWN_HINT)
+        Check.unknown(NAME, f"{behind}; {when}{why}", _UNKNOWN_HINT)
         if reasons
-        else passed_check(NAME, f"{behind}; {when}")
+        else Check.passes(NAME, f"{behind}; {when}")
     )
 
 
@@ -197,8 +190,3 @@ def format_duration(seconds: float) -> str:
             parts.append(f"{rest // size} {unit}")
             rest %= size
     return " ".join(parts[:2])
-
-
-def _value(settings: Settings, key: str) -> str:
-    entry = settings.get(key)
-    return entry.value if entry else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.records.cluster_pair import find_ids
+from k2ktui.engine.records.cluster_pair import Side, find_ids
 from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import K2kError
 from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
@@ -18,18 +18,10 @@ from k2ktui.replication.copying.registration_reader import (
     RegistrationReader,
     RegistrationsUnavailable,
 )
-from k2ktui.replication.preflight.checks import (
-    Check,
-    error_check,
-    failed_check,
-    first_names,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
-from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.preflight.clusters import SIDES, ClusterReadings
 from k2ktui.replication.preflight.rights import selected_topics, target_topics
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_names, safe_text
 
 _NAME = "opposite pipeline"
 _RING = "ring of clusters"
@@ -38,29 +30,28 @@ _UPDATE = "Run this pipeline with the release of the pipelines that write there.
 _REVERSE = "Write its file with k2ktui config reverse -f FILE, and start it."
 
 
-def check_opposite(
-    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
-) -> Iterator[Check]:
+def check_opposite(readings: ClusterReadings) -> Iterator[Check]:
     """Check that records of the opposite direction can be recognized; nothing in one direction."""
+    config = readings.config
     if not config.features.bidirectional_replication:
         return
     topic, mode = config.opposite.commit_topic, config.bidirectional.mode
     try:
-        on_source = _read(source, topic)
+        on_source = _read(readings, "source", topic)
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         yield _unreadable(topic, error, fatal=mode == "provenance")
         return
     try:
-        topics = selected_topics(config, source.cluster)
-        on_target = _read(target, config.coordination.commit.topic)
+        topics = selected_topics(config, readings.topic_names("source"))
+        on_target = _read(readings, "target", config.coordination.commit.topic)
     except K2kError as error:
-        yield error_check(_NAME, error)
+        yield Check.error(_NAME, error)
         return
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
-        yield unknown_check(_NAME, str(error))
+        yield Check.unknown(_NAME, str(error))
         return
     pairs = [run.pair for read in (on_source, on_target) for run in read.runs.values()]
-    source_ids, target_ids = find_ids(source.cluster_id, pairs), find_ids(target.cluster_id, pairs)
+    source_ids, target_ids = (find_ids(readings.cluster_id(side), pairs) for side in SIDES)
     opposite = {
         name: run
         for name, run in on_source.runs.items()
@@ -77,22 +68,22 @@ def check_opposite(
         yield _check_ring(into_source, _sources(on_target, target_ids, targets))
 
 
-def _read(side: CheckedCluster, topic: str) -> RegistrationReader:
+def _read(readings: ClusterReadings, side: Side, topic: str) -> RegistrationReader:
     reader = RegistrationReader(topic, with_positions=True)
-    side.probes["consumer"].run(lambda wire: reader.read(wire, _READ_S))
+    readings.probe(side, "consumer").run(lambda wire: reader.read(wire, _READ_S))
     return reader
 
 
 def _unreadable(topic: str, error: Exception, *, fatal: bool) -> Check:
     reason = f"its registered producer ids cannot be read: {error}"
     if isinstance(error, RegistrationsUnavailable) and error.unauthorized:
-        return failed_check(
+        return Check.fails(
             _NAME,
             reason,
             f"Grant the source principal Read on topic {safe_text(topic)} of the source cluster.",
             fatal=fatal,
         )
-    return failed_check(_NAME, reason, "Check the source cluster's health.", fatal=fatal)
+    return Check.fails(_NAME, reason, "Check the source cluster's health.", fatal=fatal)
 
 
 def _compare(
@@ -112,7 +103,7 @@ def _compare(
     mode = config.bidirectional.mode
     problems = [_problem(name, run, mode) for name, run in sorted(opposite.items())]
     if any(problems):
-        return failed_check(
+        return Check.fails(
             _NAME,
             "; ".join(filter(None, problems)),
             "In its file, set features.bidirectionalReplication: enabled, "
@@ -122,10 +113,10 @@ def _compare(
         )
     names = first_names(opposite)
     if mode != "provenance":
-        return passed_check(_NAME, f"{names} uses the same mode, {mode}")
+        return Check.passes(_NAME, f"{names} uses the same mode, {mode}")
     pairs = [run.pair for run in opposite.values()]
     if on_source.newer_ids:
-        return warning_check(
+        return Check.warns(
             _NAME,
             f"{names}: topic {topic} has {counted(len(on_source.newer_ids), 'producer id')} "
             "registered in a version that this release does not read; a partition with batches "
@@ -137,7 +128,7 @@ def _compare(
     ids = [
         r for r in on_source.registrations.values() if r.source in sources and r.target in targets
     ]
-    return passed_check(
+    return Check.passes(
         _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
     )
 
@@ -149,7 +140,7 @@ def _explain_none(config: PipelineConfig, on_source: RegistrationReader, topic: 
     topics, or others have written to the topic where its runs are looked for.
     """
     if on_source.newer_runs:
-        return unknown_check(
+        return Check.unknown(
             _NAME,
             f"the runs of {first_names(on_source.newer_runs)} in topic {topic} on the source are "
             "of a version that this release does not read",
@@ -157,7 +148,7 @@ def _explain_none(config: PipelineConfig, on_source: RegistrationReader, topic: 
         )
     unclear = [name for name, run in on_source.runs.items() if not run.pair.is_known]
     if unclear:
-        return unknown_check(
+        return Check.unknown(
             _NAME,
             f"the clusters of {first_names(unclear)} in topic {topic} on the source are "
             "unknown: their runs are of an earlier release",
@@ -168,8 +159,8 @@ def _explain_none(config: PipelineConfig, on_source: RegistrationReader, topic: 
     )
     named = any(config.bidirectional.opposite.model_dump().values())
     if not named and not on_source.runs:
-        return passed_check(_NAME, text)
-    return warning_check(
+        return Check.passes(_NAME, text)
+    return Check.warns(
         _NAME,
         text,
         f"{_REVERSE} If its commit topic has another name, set bidirectional.opposite.commitTopic.",
@@ -199,7 +190,7 @@ def _problem(name: str, run: Run, mode: str) -> str:
 def _check_ring(into_source: set[str], into_target: set[str]) -> Check:
     both = into_source & into_target
     if both:
-        return failed_check(
+        return Check.fails(
             _RING,
             f"cluster {first_names(both)} is copied to the source and to the target: its records "
             "would arrive on the target twice, directly and through the source, and "
@@ -209,7 +200,7 @@ def _check_ring(into_source: set[str], into_target: set[str]) -> Check:
             fatal=True,
         )
     if into_source:
-        return warning_check(
+        return Check.warns(
             _RING,
             f"records of cluster {first_names(into_source)} are copied to the source, and from "
             "there to the target; if the target's records reach it in another way than through the "
@@ -217,7 +208,7 @@ def _check_ring(into_source: set[str], into_target: set[str]) -> Check:
             "For a ring of clusters, set bidirectional.mode: cluster in the files of all its "
             "pipelines.",
         )
-    return passed_check(_RING, "none is visible")
+    return Check.passes(_RING, "none is visible")
 
 
 def _sources(

@@ -8,13 +8,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.registry.operations import read_schema_plan
-from k2ktui.replication.preflight.checks import (
-    Check,
-    error_check,
-    failed_check,
-    passed_check,
-    warning_check,
-)
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.text import counted, safe_message, safe_text
 
 _NAME = "schemas"
@@ -26,12 +20,12 @@ def check_schemas(config: PipelineConfig) -> Check:
         plan = read_schema_plan(read_mapper_settings(config))
     except ConnectionFailed as error:
         # A registry that is away stops only partitions whose records have ids not seen before.
-        return replace(error_check(_NAME, error), fatal=False)
+        return replace(Check.error(_NAME, error), fatal=False)
     except K2kError as error:
-        return error_check(_NAME, error, fatal=True)
+        return Check.error(_NAME, error, fatal=True)
     if plan.conflicts:
         first = plan.conflicts[0]
-        return failed_check(
+        return Check.fails(
             _NAME,
             f"{counted(len(plan.conflicts), 'schema')} cannot be registered on the target, for "
             f"example version {first.source.version} of {safe_text(first.source.subject)}: "
@@ -39,7 +33,7 @@ def check_schemas(config: PipelineConfig) -> Check:
             "k2ktui schemas plan shows all of them; see docs/schemas.md.",
         )
     if plan.changes and not config.schema_mapping.auto_register:
-        return warning_check(
+        return Check.warns(
             _NAME,
             f"{counted(len(plan.changes), 'schema')} of {len(plan.schemas):,} not registered on "
             "the target; partitions stop before records with them",
@@ -47,4 +41,4 @@ def check_schemas(config: PipelineConfig) -> Check:
         )
     later = f", {len(plan.changes):,} when records need them" if plan.changes else ""
     present = len(plan.schemas) - len(plan.changes)
-    return passed_check(_NAME, f"{counted(present, 'schema')} on the target{later}")
+    return Check.passes(_NAME, f"{counted(present, 'schema')} on the target{later}")

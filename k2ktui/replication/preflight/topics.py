@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from functools import partial
 
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.evidence import LostPosition, find_lost_term
-from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
-from k2ktui.engine.records.run_record import NO_RUN, Run
-from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.records.moved_topic import MovedTopics
+from k2ktui.engine.records.run_record import Run
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.topics import may_be_heartbeats
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.broker_creation import creates_topics
@@ -27,6 +26,7 @@ from k2ktui.kafka.admin.topics import (
     create_topics,
     grow_topics,
     topic_settings,
+    value_of,
 )
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.control.findings import (
@@ -35,19 +35,10 @@ from k2ktui.kafka.control.findings import (
     missing_control_topic,
 )
 from k2ktui.kafka.control.specs import HOLDS, control_specs, is_optional
-from k2ktui.replication.ownership.commit_state import read_commit_state, read_log_starts
 from k2ktui.replication.ownership.lost_positions import LostPositions, describe_lost
-from k2ktui.replication.ownership.pipeline import commit_topic, moved_topics
-from k2ktui.replication.preflight.checks import (
-    Check,
-    error_check,
-    failed_check,
-    first_names,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
-from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.preflight.clusters import SIDES, ClusterReadings
+from k2ktui.replication.preflight.committed import CommittedTopics
 from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
 from k2ktui.replication.topics.dead_letters import plan_dead_letters
@@ -68,49 +59,11 @@ from k2ktui.replication.topics.targets import (
     targets_by_source,
     with_reduced,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_names, safe_text
 
 _POLICY = "cleanup.policy"
-_READ_S = 20.0
 # Creations that are tried by a check: a quota of two partitions a second allows 22 at once.
 _TRIED_TOPICS, _TRIED_PARTITIONS = 5, 12
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedTopics:
-    """What the commit topic says of a pipeline: its positions and its moved topics.
-
-    ``exists`` says whether there is a commit topic. ``run`` is its run record, of term 0 without
-    one, and ``starts`` are the log start offsets of the topic. ``error`` says why it could not be
-    read; it is empty then.
-    """
-
-    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    moved: MovedTopics = NO_MOVED_TOPICS
-    run: Run = NO_RUN
-    starts: Mapping[int, int] = field(default_factory=dict)
-    exists: bool = False
-    error: K2kError | None = None
-
-
-def read_committed_topics(config: PipelineConfig, target: Cluster) -> CommittedTopics:
-    """Return what the commit topic says of a pipeline; raises nothing."""
-    try:
-        return _read_committed(config, target)
-    except K2kError as error:
-        return CommittedTopics(error=error)
-
-
-def _read_committed(config: PipelineConfig, target: Cluster) -> CommittedTopics:
-    name = config.coordination.commit.topic
-    description = target.describe([name])[name]
-    if not isinstance(description, TopicDescription):
-        return CommittedTopics()
-    topic = commit_topic(config, description.partitions)
-    state = read_commit_state(target, topic, _READ_S)
-    moved = moved_topics(config, [state])
-    starts = read_log_starts(target, topic)
-    return CommittedTopics(state.positions, moved, state.run, starts, exists=True)
 
 
 def find_lost(
@@ -154,47 +107,34 @@ def find_lost(
     return lost, bool(lost) and not has_others
 
 
-def check_topics(
-    config: PipelineConfig,
-    source: CheckedCluster,
-    target: CheckedCluster,
-    committed: CommittedTopics,
-) -> Iterator[Check]:
+def check_topics(readings: ClusterReadings) -> Iterator[Check]:
     """Check control topics, source topics, target topics and retention on the source."""
+    config, committed = readings.config, readings.committed()
+    source, target = map(readings.cluster, SIDES)
     positions, moved = committed.positions, committed.moved
     try:
-        yield from _control(config, target.cluster, committed)
+        yield from _control(config, target, committed)
         if committed.error is not None:
             raise committed.error
     except K2kError as error:
-        yield error_check("control topics", error, fatal=True)
+        yield Check.error("control topics", error, fatal=True)
     if moved:
-        names = first_names(f"{move.topic} (drill {move.drill})" for move in moved.all)
-        yield passed_check("moved topics", f"on the target, not copied and not checked: {names}")
+        shown = first_names(f"{move.topic} (drill {move.drill})" for move in moved.all)
+        yield Check.passes("moved topics", f"on the target, not copied and not checked: {shown}")
     try:
         replicated = {at.topic for at in positions}
-        topics, problems = _source_topics(config, source.cluster, replicated, moved)
-        yield from problems
-        yield from _other_programs(config, source.cluster, replicated)
+        names = readings.topic_names("source")
+        selected = selected_topics(config, names, replicated)
+        described = source.describe(sorted(topic for topic in selected if topic not in moved))
+        topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
+        yield _judge_source(config, topics, described.keys(), moved)
+        yield from _other_programs(config, names, selected, replicated)
         if not topics:
             return
-        yield from _targets(config, source.cluster, target.cluster, topics, committed)
-        on_loss = config.on_source_data_loss == "continue"
-        yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
+        yield from _targets(config, source, target, topics, committed)
+        yield check_headroom(config, source, topics, positions)
     except K2kError as error:
-        yield error_check("topics", error)
-
-
-def known_positions(
-    config: PipelineConfig, target: Cluster
-) -> tuple[Mapping[SourcePartition, Position], MovedTopics]:
-    """Return the pipeline's positions and moved topics; empty if it was never started.
-
-    Raises:
-        K2kError: the commit topic could not be read.
-    """
-    committed = _read_committed(config, target)
-    return committed.positions, committed.moved
+        yield Check.error("topics", error)
 
 
 def _control(
@@ -213,20 +153,20 @@ def _control(
         if problem is None and not finding.partitions and by_brokers:
             what = "missing; the brokers create it with their own settings"
             hint = "A start sets its cleanup.policy, which takes AlterConfigs. Or create it: "
-            yield warning_check(name, what, hint + create_command(config.target, finding.spec))
+            yield Check.warns(name, what, hint + create_command(config.target, finding.spec))
             continue
         if problem is None and not finding.partitions and not allowed:
             problem = missing_control_topic(config, finding)
         if problem is not None and is_optional(config, finding.role):
             what = f"{problem.message}; the pipeline copies without heartbeats"
-            yield warning_check(name, what, problem.hint)
+            yield Check.warns(name, what, problem.hint)
         elif problem is not None:
-            yield error_check(name, problem, fatal=True)
+            yield Check.error(name, problem, fatal=True)
         elif finding.note:
             hint = "Nothing, if that is intended: the topic keeps its partitions."
-            yield warning_check(name, finding.note, hint)
+            yield Check.warns(name, finding.note, hint)
         elif finding.role == "state" and _is_cut(target, finding):
-            yield warning_check(
+            yield Check.warns(
                 name,
                 "records were deleted at its start: holds, drills, the journal, kept commits and "
                 "which commits are this pipeline's may be lost",
@@ -234,9 +174,9 @@ def _control(
                 "hold again what is to be held. The topic keeps its cleanup.policy.",
             )
         elif finding.partitions:
-            yield passed_check(name, counted(finding.partitions, "partition"))
+            yield Check.passes(name, counted(finding.partitions, "partition"))
         else:
-            yield passed_check(
+            yield Check.passes(
                 name, f"to be created with {counted(finding.spec.partitions or 1, 'partition')}"
             )
 
@@ -273,49 +213,50 @@ def _lost_topic(config: PipelineConfig, finding: ControlFinding, run: Run) -> K2
 
 
 def _other_programs(
-    config: PipelineConfig, source: Cluster, replicated: Collection[str]
+    config: PipelineConfig,
+    names: frozenset[str],
+    selected: Collection[str],
+    replicated: Collection[str],
 ) -> Iterator[Check]:
     """Name the topics of other programs that are left out, and those that may be of one."""
-    left_out = left_out_topics(config, source, replicated)
+    left_out = left_out_topics(config, names, replicated)
     if left_out:
-        names = first_names(f"{name} ({program})" for name, program in left_out.items())
-        what = f"{counted(len(left_out), 'topic')} left out: {names}"
-        yield passed_check("topics of other programs", what)
+        shown = first_names(f"{name} ({program})" for name, program in left_out.items())
+        what = f"{counted(len(left_out), 'topic')} left out: {shown}"
+        yield Check.passes("topics of other programs", what)
     ambiguous = sorted(
         name
-        for name in selected_topics(config, source, replicated) - {*config.topics.names}
-        if may_be_heartbeats(name) and name not in replicated
+        for name in selected
+        if may_be_heartbeats(name) and name not in {*config.topics.names, *replicated}
     )
     for name in ambiguous:
-        yield warning_check(
+        yield Check.warns(
             f"topic {safe_text(name)}",
             "it has the name of MirrorMaker 2's heartbeats, and is copied like any other topic",
             "If it is MirrorMaker 2's, leave it out of replication.source.topic.",
         )
 
 
-def _source_topics(
-    config: PipelineConfig, source: Cluster, replicated: Collection[str], moved: MovedTopics
-) -> tuple[list[TopicDescription], list[Check]]:
+def _judge_source(
+    config: PipelineConfig,
+    topics: Collection[TopicDescription],
+    asked: Set[str],
+    moved: MovedTopics,
+) -> Check:
     name = "source topics"
-    selected = selected_topics(config, source, replicated)
-    described = source.describe(sorted(topic for topic in selected if topic not in moved))
-    topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
-    absent = sorted(described.keys() - {topic.name for topic in topics})
+    absent = sorted(asked - {topic.name for topic in topics})
     if absent:
         hint = "Create them, grant Read on them, or take them out of replication.source.topic."
         what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
-        return topics, [failed_check(name, what, hint)]
+        return Check.fails(name, what, hint)
     if not topics and moved:
-        return [], [passed_check(name, "every topic was moved to the target: nothing is copied")]
+        return Check.passes(name, "every topic was moved to the target: nothing is copied")
     if not topics:
         selection = safe_text(config.topics)
-        return [], [
-            unknown_check(name, f"no topic matches {selection} yet; there is nothing to copy")
-        ]
+        return Check.unknown(name, f"no topic matches {selection} yet; there is nothing to copy")
     partitions = sum(topic.partitions for topic in topics)
     counts = f"{counted(len(topics), 'topic')}, {counted(partitions, 'partition')}"
-    return topics, [passed_check(name, counts)]
+    return Check.passes(name, counts)
 
 
 def _targets(
@@ -331,7 +272,7 @@ def _targets(
     if committed.error is None:
         lost, is_fatal = find_lost(config, source, target, committed, plans)
     if lost:
-        yield failed_check("positions", *describe_lost(config, lost.values()), fatal=is_fatal)
+        yield Check.fails("positions", *describe_lost(config, lost.values()), fatal=is_fatal)
     yield from _foreign_records(config, target, plans, replicated | {at.topic for at in lost})
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
@@ -341,7 +282,7 @@ def _targets(
     if sum(count for count in grown.values()) <= _TRIED_PARTITIONS:
         errors |= _try(partial(grow_topics, target, grown))
     for topic, error in refused.items():
-        yield error_check(f"topic {safe_text(topic)}", error)
+        yield Check.error(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
     source_settings = topic_settings(
         source, [topic.name for plan in plans for topic in plan.sources]
@@ -356,7 +297,7 @@ def _targets(
         news = f", {len(specs):,} of them to be created" if specs else ""
         if len(tried) < len(specs):
             news += f" ({len(tried)} of these tried, as the quota on creating topics counts each)"
-        yield passed_check("target topics", f"{counted(fine, 'topic')} as required{news}")
+        yield Check.passes("target topics", f"{counted(fine, 'topic')} as required{news}")
     if blind:
         yield _unread(blind, created=bool(specs))
     yield from _dead_letters(config, source, target, plans)
@@ -412,7 +353,7 @@ def _foreign_records(
         held[at[0]] += max(0, end - starts.get(at, end))
     for name, count in sorted(held.items()):
         if count:
-            yield warning_check(
+            yield Check.warns(
                 f"target topic {safe_text(name)}",
                 f"it holds {counted(count, 'record')} that this pipeline has not copied; a start "
                 "appends to them",
@@ -431,31 +372,31 @@ def _dead_letters(
     specs = [plan.create for plan in plans if plan.create]
     errors = _try(partial(create_topics, target, _choose(specs)))
     for topic, error in refused.items():
-        yield error_check(f"topic {safe_text(topic)}", error)
+        yield Check.error(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
     for plan in plans:
         name = f"dead-letter topic {safe_text(plan.name)}"
         failed, settings = errors.get(plan.name), present.get(plan.name)
         if failed is not None:
-            yield error_check(name, failed)
+            yield Check.error(name, failed)
         elif plan.create is not None:
-            yield passed_check(
+            yield Check.passes(
                 name, f"to be created with {counted(plan.create.partitions or 1, 'partition')}"
             )
-        elif isinstance(settings, Mapping) and "compact" in _value(settings, _POLICY):
-            yield failed_check(
+        elif isinstance(settings, Mapping) and "compact" in value_of(settings, _POLICY):
+            yield Check.fails(
                 name,
-                f"{_POLICY} is {_value(settings, _POLICY)}: records without a key are rejected, "
+                f"{_POLICY} is {value_of(settings, _POLICY)}: records without a key are rejected, "
                 "and of those with the same key only the last would remain",
                 f"Run: {alter_command(config.target, plan.name, _POLICY, 'delete')}",
             )
         else:
-            yield passed_check(name, "present")
+            yield Check.passes(name, "present")
 
 
 def _unread(topics: list[str], *, created: bool) -> Check:
     made = "; targets will be created with the target's defaults and topicCreation.replication"
-    return unknown_check(
+    return Check.unknown(
         "target settings",
         f"the settings of {counted(len(topics), 'source topic')} cannot be read by this principal, "
         f"so max.message.bytes and cleanup.policy were not compared{made if created else ''}",
@@ -472,9 +413,9 @@ def _target(
     """Yield the problems of one target topic; nothing if there are none."""
     name = f"target topic {safe_text(plan.name)}"
     if error is not None:
-        yield error_check(name, error)
+        yield Check.error(name, error)
     for short in plan.short.values():
-        yield error_check(name, short)
+        yield Check.error(name, short)
     readable = [
         entries_on_source
         for t in plan.sources
@@ -482,11 +423,11 @@ def _target(
     ]
     if len(readable) == len(plan.sources):
         for note in plan.notes:
-            yield unknown_check(name, note)
+            yield Check.unknown(name, note)
     settings = present.get(plan.name)
     if isinstance(settings, K2kError):
         hint = "Grant the target principal DescribeConfigs on it."
-        yield unknown_check(name, f"its settings cannot be read: {settings.message}", hint)
+        yield Check.unknown(name, f"its settings cannot be read: {settings.message}", hint)
     elif settings is not None:
         yield from _timestamps(config, name, plan, settings)
         for entries in readable:
@@ -497,8 +438,8 @@ def _timestamps(
     config: PipelineConfig, name: str, plan: TargetPlan, settings: Settings
 ) -> Iterator[Check]:
     kept = config.features.keep_record_creation_timestamp
-    if kept and _value(settings, TIMESTAMP_TYPE) == APPEND_TIME:
-        yield failed_check(
+    if kept and value_of(settings, TIMESTAMP_TYPE) == APPEND_TIME:
+        yield Check.fails(
             name,
             f"{TIMESTAMP_TYPE} is {APPEND_TIME}: the records' timestamps would be replaced",
             f"Run: {alter_command(config.target, plan.name, TIMESTAMP_TYPE, 'CreateTime')} - or "
@@ -516,10 +457,10 @@ def _compare_settings(
     target_limit, limit = map(max_message_bytes, (settings, source_settings))
     if target_limit is None or limit is None:
         cluster = "target" if target_limit is None else "source"
-        yield unknown_check(name, f"{MAX_MESSAGE_BYTES} cannot be read on the {cluster}")
+        yield Check.unknown(name, f"{MAX_MESSAGE_BYTES} cannot be read on the {cluster}")
     elif target_limit < limit:
         alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
-        yield failed_check(
+        yield Check.fails(
             name,
             f"{MAX_MESSAGE_BYTES} is {target_limit:,}, and {limit:,} on the source: a record "
             "larger than that would stop its partition",
@@ -529,7 +470,7 @@ def _compare_settings(
     if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
         return  # configured on purpose
     target_policy, source_policy = (
-        set(_value(s, _POLICY).split(",")) for s in (settings, source_settings)
+        set(value_of(s, _POLICY).split(",")) for s in (settings, source_settings)
     )
     loss = ""
     if "compact" in target_policy and "compact" not in source_policy:
@@ -538,7 +479,7 @@ def _compare_settings(
         loss = "records that the source keeps would expire there"
     if loss:
         policy = ",".join(sorted(source_policy))
-        yield failed_check(
+        yield Check.fails(
             name,
             f"{_POLICY} is {','.join(sorted(target_policy))}, and {policy} on the source: {loss}",
             f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or, if it is "
@@ -561,14 +502,9 @@ def _future(
     if key in config.topic_creation.replication.settings_for(plan.name).config:
         return  # configured on purpose
     more = "no limit" if wanted == NO_LIMIT else f"{wanted:,}"
-    yield warning_check(
+    yield Check.warns(
         name,
         f"{key} is {limit:,}, and {more} on the source: a record whose timestamp is further in the "
         "future would stop its partition",
         f"Run: {alter_command(config.target, plan.name, key, str(wanted))}",
     )
-
-
-def _value(settings: Settings, key: str) -> str:
-    entry = settings.get(key)
-    return entry.value if entry else ""

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
-from k2ktui.kafka.admin.topics import Settings, TopicSpec
+from k2ktui.kafka.admin.topics import Settings, TopicSpec, value_of
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.text import safe_text
 
@@ -62,8 +62,8 @@ def max_message_bytes(settings: Settings) -> int | None:
 
     None if the cluster does not tell it: counted as 0, it would be below every other limit.
     """
-    entry = settings.get(MAX_MESSAGE_BYTES)
-    return int(entry.value) if entry is not None and entry.value.isdecimal() else None
+    value = value_of(settings, MAX_MESSAGE_BYTES)
+    return int(value) if value.isdecimal() else None
 
 
 def future_limit(settings: Settings) -> int | None:
@@ -73,9 +73,9 @@ def future_limit(settings: Settings) -> int | None:
     the newer one has its default, which is none.
     """
     values = [
-        int(entry.value)
+        int(value)
         for key in (FUTURE_LIMIT, PAST_AND_FUTURE_LIMIT)
-        if (entry := settings.get(key)) is not None and entry.value.isdecimal()
+        if (value := value_of(settings, key)).isdecimal()
     ]
     return next((value for value in values if value != NO_LIMIT), NO_LIMIT) if values else None
 
@@ -85,9 +85,8 @@ def size_settings(settings: Settings) -> tuple[int, str]:
 
     The second decides what the brokers make of a batch before they compare it with the first.
     """
-    entry = settings.get(COMPRESSION_TYPE)
     limit = max_message_bytes(settings) or DEFAULT_MAX_MESSAGE_BYTES
-    return limit, entry.value if entry is not None else ""
+    return limit, value_of(settings, COMPRESSION_TYPE)
 
 
 def target_spec(

@@ -14,9 +14,8 @@ from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.pair_state import PipelineFence, find_fence
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, target_cluster
-from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic
-from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
+from k2ktui.replication.ownership.pipeline import read_commits
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -67,11 +66,7 @@ def read_named_fence(config: PipelineConfig, target: Cluster) -> str:
     Raises:
         ConnectionFailed, TimedOut: the target did not answer.
     """
-    description = target.find(config.coordination.commit.topic)
-    if description is None:
-        return ""
-    topic = commit_topic(config, description.partitions)
-    return read_commit_state(target, topic, _READ_S).run.fenced_by
+    return read_commits(config, target, _READ_S).run.fenced_by
 
 
 def read_fence(config: PipelineConfig, target: Cluster) -> PipelineFence | None:
@@ -88,7 +83,7 @@ def check_fence(config: PipelineConfig) -> Check:
     try:
         fence = read_fence(config, target_cluster(config))
     except K2kError as error:
-        return unknown_check(FENCE, error.message, error.hint)
+        return Check.unknown(FENCE, error.message, error.hint)
     if fence is None:
-        return passed_check(FENCE, "no drill keeps the pipeline from starting")
-    return failed_check(FENCE, fence.why, f"{fence.way_back()}.", fatal=True)
+        return Check.passes(FENCE, "no drill keeps the pipeline from starting")
+    return Check.fails(FENCE, fence.why, f"{fence.way_back()}.", fatal=True)

@@ -12,12 +12,7 @@ from collections.abc import Callable
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.preflight.checks import (
-    Check,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.commit_snapshots import list_kept_commits
 from k2ktui.sync.mapping.by_content import find_unmapped
@@ -98,15 +93,15 @@ class MappingKeeper(BackgroundRunner):
 def check_mappings(config: PipelineConfig) -> Check:
     """Check how long the mappings live that groups need; it keeps no run from starting."""
     if not config.features.offset_mapping:
-        return passed_check(_CHECK, "none are written (features.offsetMapping: disabled)")
+        return Check.passes(_CHECK, "none are written (features.offsetMapping: disabled)")
     target = target_cluster(config)
     mappings, store = PipelineMappings(config, target), StateStore(config, target)
     try:
         return _check_mappings(config, mappings, store)
     except NothingCopied:
-        return passed_check(_CHECK, "nothing is mapped yet")
+        return Check.passes(_CHECK, "nothing is mapped yet")
     except K2kError as error:
-        return unknown_check(_CHECK, error.message, error.hint)
+        return Check.unknown(_CHECK, error.message, error.hint)
     finally:
         store.close()
         mappings.close()
@@ -116,7 +111,7 @@ def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: S
     copier = mappings.read_copier()
     snapshots, topic = store.read().commits, safe_text(config.offset_mapping.topic)
     if not snapshots:
-        return unknown_check(
+        return Check.unknown(
             _CHECK,
             "how long they live is not known: no snapshot of the source's groups is on the target",
             "start and sync write snapshots while they run, with the right to describe groups.",
@@ -125,7 +120,7 @@ def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: S
     replicas = mappings.read(copier, {}).replicas
     expired = [at for at in commits if at in replicas and find_unmapped(replicas[at], commits[at])]
     if expired:
-        return warning_check(
+        return Check.warns(
             _CHECK,
             f"{topic} lacks what groups need of {list_names(sorted(expired), _NAMED)}",
             "k2ktui plan compares records instead, while the source answers: see what it finds.",
@@ -134,17 +129,17 @@ def _check_mappings(config: PipelineConfig, mappings: PipelineMappings, store: S
     if expires_at is not None and expiry is not None and expiry.retention_ms is not None:
         return _judge_expiry(topic, expires_at - time.time(), expiry.retention_ms / 1000)
     if expiry is None:
-        return unknown_check(_CHECK, f"the retention of {topic} cannot be read")
+        return Check.unknown(_CHECK, f"the retention of {topic} cannot be read")
     if expiry is not None and expiry.by_size:
-        return unknown_check(_CHECK, f"retention.bytes of {topic} decides how long they live")
-    return passed_check(_CHECK, f"none in {topic} expires")
+        return Check.unknown(_CHECK, f"retention.bytes of {topic} decides how long they live")
+    return Check.passes(_CHECK, f"none in {topic} expires")
 
 
 def _judge_expiry(topic: str, left: float, retention: float) -> Check:
     text = f"the first in {topic} expires in {duration(max(0.0, left))}"
     if left >= _SHARE_LEFT * retention:
-        return passed_check(_CHECK, f"{text}, unless it is written again")
-    return warning_check(
+        return Check.passes(_CHECK, f"{text}, unless it is written again")
+    return Check.warns(
         _CHECK,
         f"{text}, and was not written again",
         "Keep k2ktui start or k2ktui sync running; its log says why it writes none.",

@@ -24,7 +24,7 @@ from k2ktui.engine.records.state import (
     mapping_value,
 )
 from k2ktui.kafka.admin.topics import require_topic_settings
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import Cluster, describe_readable
 from k2ktui.kafka.control.keyed_writer import Entry, KeyedWriter
 
 # The same limit as in the replication engine: a record must stay far below max.message.bytes.
@@ -110,11 +110,7 @@ def read_target_ends(
     """
     ends = target.offsets(sorted(partitions), OffsetSpec.latest()) if partitions else {}
     named = {topic for position in positions.values() for topic in position.target_topics}
-    ids = {
-        name: topic.topic_id
-        for name, topic in target.describe(sorted(named)).items()
-        if isinstance(topic, TopicDescription)
-    }
+    ids = {name: topic.topic_id for name, topic in describe_readable(target, named).items()}
     return {
         source: ends
         for source, position in positions.items()

@@ -23,8 +23,8 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.content import AbsenceReason, RecordPart, RecordRange
-from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
+from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.replication.ownership.pipeline import read_commits, read_pair
 from k2ktui.sync.log_bounds import existing_topics, read_source_logs, require_bounds
 from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
 from k2ktui.sync.positions.copies import read_copies
@@ -77,11 +77,8 @@ def plan_to_accept(config: PipelineConfig, ids: Collection[str]) -> PositionPlan
 
 
 def _read_state(config: PipelineConfig, target: Cluster) -> CommitState:
-    topic = target.find(config.coordination.commit.topic)
-    state = None
-    if topic is not None:
-        state = read_commit_state(target, commit_topic(config, topic.partitions), _READ_S)
-    if state is None or not state.positions:
+    state = read_commits(config, target, _READ_S)
+    if not state.positions:
         raise Refused(
             f"pipeline {safe_text(config.name)} has no positions: there is nothing to accept a "
             "cluster for",

@@ -27,7 +27,13 @@ from k2ktui.engine.records.run_record import NO_RUN
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import count_lag
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.clients import (
+    Cluster,
+    TopicDescription,
+    describe_readable,
+    source_cluster,
+    target_cluster,
+)
 from k2ktui.replication.ownership.commit_state import (
     CommitState,
     CommitTopic,
@@ -237,8 +243,7 @@ class PositionPlanner:
         }
         targets = {name for position in positions.values() for name in position.target_topics}
         targets |= {name for topic in topics for name in find_target_names(self.config, topic)}
-        on_target = self.target.describe(sorted(targets))
-        ids = {n: t.topic_id for n, t in on_target.items() if isinstance(t, TopicDescription)}
+        ids = {n: t.topic_id for n, t in describe_readable(self.target, targets).items()}
         written = [(at.topic, at.partition) for p in positions.values() for at in p.landed]
         return _View(
             positions,
@@ -269,10 +274,8 @@ class PositionPlanner:
         for name, topic in topics.items():
             if not isinstance(topic, TopicDescription) or name in state.moved:
                 continue
-            on_target = self.target.describe(sorted(find_target_names(self.config, name)))
-            counts = {
-                n: t.partitions for n, t in on_target.items() if isinstance(t, TopicDescription)
-            }
+            on_target = describe_readable(self.target, find_target_names(self.config, name))
+            counts = {n: t.partitions for n, t in on_target.items()}
             for at in (SourcePartition(name, number) for number in range(topic.partitions)):
                 if at not in state.positions:
                     missing[at] = self._landing_partitions(at, counts)

@@ -79,7 +79,7 @@ def test_a_fault_of_the_program_is_could_not_check(
         raise ValueError
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("k2ktui.drill.checks.context.await_open", broken)
+    monkeypatch.setattr("k2ktui.replication.preflight.clusters.await_open", broken)
 
     result = check("D05", source, target)
 

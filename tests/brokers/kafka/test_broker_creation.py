@@ -13,7 +13,8 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.topics import ensure_state_topic
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.replication.preflight.topics import CommittedTopics, _control
+from k2ktui.replication.preflight.committed import CommittedTopics
+from k2ktui.replication.preflight.topics import _control
 from k2ktui.runtime.node import KafkaNode
 from tests.brokers.kafka.test_control import ensure, exists, pipeline, settings
 from tests.support.clusters.brokers import make_node

@@ -10,9 +10,9 @@ from k2ktui.errors import ExitCode, Refused, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
-from k2ktui.replication.preflight.checks import CheckOutcome
+from k2ktui.replication.preflight.checks import CheckOutcome, exit_code
 from k2ktui.replication.preflight.gate import require_startable
-from k2ktui.replication.preflight.suite import exit_code, run_checks
+from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import START_S, TIMEOUT, admin, create_topic
 from tests.support.pipelines.preflight import named, pipeline

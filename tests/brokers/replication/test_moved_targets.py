@@ -11,8 +11,8 @@ from k2ktui.engine.records.moved_topic import MovedTopics, moved_topic_key
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.replication.preflight.committed import read_committed
 from k2ktui.replication.preflight.explain import explain_pipeline
-from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
@@ -65,7 +65,7 @@ class Moving:
         return moves, stays
 
     def positions(self) -> dict[SourcePartition, Position]:
-        return dict(known_positions(self._config, self.copied.cluster)[0])
+        return dict(read_committed(self._config, self.copied.cluster).positions)
 
     def moved(self) -> MovedTopics:
         return read_moved(self._config, self.copied.cluster)
@@ -137,8 +137,8 @@ def test_no_other_topic_is_copied_into_it(
     eventually(lambda: later in cluster.topic_names(), "it is listed")
     reader = PairTopicsReader(copied.config, cluster, copied.cluster)
     discovery = TopicDiscovery(copied.config, cluster, copied.cluster, reader, NothingCommitted())
-    positions, moved = known_positions(copied.config, copied.cluster)
-    snapshot = discovery.discover(positions, moved=moved)
+    committed = read_committed(copied.config, copied.cluster)
+    snapshot = discovery.discover(committed.positions, moved=committed.moved)
     (fault,) = snapshot.faults
     assert fault.source.topic == later and move.drill in fault.message and not snapshot.routes
     rows = {row.topic: row for row in explain_pipeline(copied.config)}

@@ -247,7 +247,7 @@ def held(*holds: Hold) -> dict[str, Any]:
     return {
         "k2ktui.sync.holds.read_holds": Holds(holds),
         "k2ktui.sync.holds.target_cluster": lambda _: TARGET,
-        "k2ktui.sync.holds.read_commit_state": CommitState(Run(3, 1), POSITIONS),
+        "k2ktui.sync.holds.read_commits": CommitState(Run(3, 1), POSITIONS),
         "k2ktui.sync.store.StateStore.put": None,
     }
 

@@ -16,7 +16,7 @@ from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.fleet.model import make_row
 from k2ktui.replication.copying.slot_task import CopyPath
-from k2ktui.replication.preflight.checks import Check, CheckOutcome, passed_check
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.explain import Explanation
 from k2ktui.watch.model import PartName, PipelinePair
 from k2ktui.watch.once import Reading
@@ -73,7 +73,7 @@ def explain(_: Path) -> list[Typed]:
 
 def check(_: Path) -> list[Typed]:
     """Each outcome, and a cluster that does not answer."""
-    passed = passed_check("source cluster", "src:9092 is up")
+    passed = Check.passes("source cluster", "src:9092 is up")
     rows = [
         passed,
         Check("rights", CheckOutcome.FAIL, "no Read on topic clicks", "Grant Read on clicks."),
@@ -83,7 +83,7 @@ def check(_: Path) -> list[Typed]:
     down = Check("source cluster", CheckOutcome.FAIL, "it does not answer", "Start it.",
                  unreachable=True)  # fmt: skip
     run, beside = "k2ktui.replication.preflight.suite.run_checks", {
-        f"k2ktui.sync.{place}.check_{name}": passed_check(name, "none") for place, name in
+        f"k2ktui.sync.{place}.check_{name}": Check.passes(name, "none") for place, name in
         (("drill.guard", "fence"), ("other_files", "file"), ("holds", "holds"),
          ("mapping.keeper", "mappings"))
     }  # fmt: skip

@@ -15,14 +15,7 @@ from k2ktui.errors import NotInstalled, TimedOut
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
-from k2ktui.replication.preflight.checks import (
-    Check,
-    CheckOutcome,
-    failed_check,
-    passed_check,
-    unknown_check,
-    warning_check,
-)
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.reports.events import (
     Finished,
     FirstRecord,
@@ -80,8 +73,8 @@ def runs(code: int, *checks: Check) -> Callable[..., int]:
 def start(folder: Path) -> list[Typed]:
     """Every line of a run's log; not started; clusters that are not accepted."""
     run, begin = "k2ktui.starting.run_pipeline", "start -f orders.yaml"
-    warned = warning_check("topics", "clicks has no records", "Nothing to do.")
-    refused = failed_check("rights", "no Read on topic clicks", "Grant Read on clicks.")
+    warned = Check.warns("topics", "clicks has no records", "Nothing to do.")
+    refused = Check.fails("rights", "no Read on topic clicks", "Grant Read on clicks.")
     modes = ("exclusive", "standby", "shared")
     for mode in modes:
         (folder / f"{mode}.yaml").write_text(f"coordination: {{mode: {mode}}}\n")
@@ -208,7 +201,7 @@ def jobs(folder: Path) -> list[Typed]:
 
 
 FOUND = "k2ktui.jobs.local_jobs.find_job"
-FINE = (passed_check("source cluster", "src:9092 is up"),)
+FINE = (Check.passes("source cluster", "src:9092 is up"),)
 
 
 def started(job: Job, *checks: Check) -> dict[str, Any]:
@@ -228,13 +221,13 @@ def jobs_start(folder: Path) -> list[Typed]:
     begin = "jobs start -f orders.yaml"
     good = started(a_job(folder))
     ended = started(a_job(folder, JobState.FAILED, "the source does not answer", code=3))
-    rights = failed_check("rights", "no Read on topic clicks", "Grant Read on clicks.")
-    runs_there = failed_check("other runners", "it is running on bastion2, pid 4711", "Stop it.")
-    fenced = failed_check("drill fence", "fenced by drill d1", "Release it.", fatal=True)
+    rights = Check.fails("rights", "no Read on topic clicks", "Grant Read on clicks.")
+    runs_there = Check.fails("other runners", "it is running on bastion2, pid 4711", "Stop it.")
+    fenced = Check.fails("drill fence", "fenced by drill d1", "Release it.", fatal=True)
     down = Check(
         "source cluster", CheckOutcome.FAIL, "it does not answer", "Start it.", unreachable=True
     )
-    unknown = unknown_check("Java", "JAVA_HOME cannot be read", "Set it.")
+    unknown = Check.unknown("Java", "JAVA_HOME cannot be read", "Set it.")
     return [
         typed(begin, good),
         typed(f"{begin} --json", good),
@@ -284,7 +277,7 @@ def jobs_stop(folder: Path) -> list[Typed]:
 def jobs_restart(folder: Path) -> list[Typed]:
     """Restarted; a check fails; no job."""
     restart = "jobs restart -f orders.yaml"
-    rights = failed_check("rights", "no Read on topic clicks", "Grant Read on clicks.")
+    rights = Check.fails("rights", "no Read on topic clicks", "Grant Read on clicks.")
     return [
         typed(restart, started(a_job(folder))),
         typed(f"{restart} --json", started(a_job(folder))),

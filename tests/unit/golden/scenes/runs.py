@@ -12,7 +12,7 @@ from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.errors import ConfigError, TimedOut
 from k2ktui.jobs.job_directory import JobDirectory, Phase
 from k2ktui.jobs.local_jobs import Job, JobState
-from k2ktui.replication.preflight.checks import Check, CheckOutcome, failed_check, passed_check
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from tests.console import test_jobs_pictures as jobs
 from tests.support.console.fleets import TYPO, fleet_session
 from tests.support.console.transcript import Scene, Walk, pipeline_session
@@ -21,7 +21,7 @@ from tests.support.drill.made_drills import switched_over
 
 AT_MS = int(NOON * 1000)
 WARNED = Check("quota", CheckOutcome.WARN, "5 MB/s for orders", "raise producer_byte_rate")
-PASSED = passed_check("Java", "17.0.2, /usr/lib/jvm")
+PASSED = Check.passes("Java", "17.0.2, /usr/lib/jvm")
 CHECKS = "k2ktui.console.widgets.start_dialog.start_checks"
 READ = "k2ktui.console.screens.job_runs.KnownRuns.read"
 
@@ -134,7 +134,7 @@ STARTS: dict[str, Any] = {
     "k2ktui.jobs.manager.await_running": lambda own: own,
     READ: read_jobs,
 }
-FATAL = failed_check(
+FATAL = Check.fails(
     "source cluster", "src:9092 does not answer", "Check that it is up.", fatal=True
 )
 
