@@ -48,6 +48,7 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire import transactions
 from k2ktui.kafka.wire.codes import Code
 from k2ktui.replication.copying.batch_sender import BatchSender
+from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.transaction_writer import TransactionWriter
@@ -129,7 +130,7 @@ def timed(line: Timeline) -> Iterator[None]:
     line.begin()
     fetcher, pause = SourceFetcher, transactions._retry_or_raise
     laps = TransactionWriter
-    join, commit, record = laps._join, laps.commit, laps._acknowledge
+    join, commit, record = laps._join, laps.commit, PartitionReader.acknowledge
     fetch, answer, drain = fetcher._fetch, fetcher._handle_response, BatchSender.drain
 
     async def timed_join(self: TransactionWriter) -> None:
@@ -137,9 +138,8 @@ def timed(line: Timeline) -> Iterator[None]:
         await join(self)
         line.mark("joined", first=True)
 
-    def timed_record(self: TransactionWriter, outgoing: Any, base: int) -> None:
-        if outgoing.owner is not None:
-            line.mark("acknowledged")
+    def timed_record(self: PartitionReader, outgoing: Any, base: int) -> None:
+        line.mark("acknowledged")
         record(self, outgoing, base)
 
     async def timed_drain(self: BatchSender) -> None:
@@ -168,7 +168,7 @@ def timed(line: Timeline) -> Iterator[None]:
     with (
         mock.patch.object(laps, "_join", timed_join),
         mock.patch.object(laps, "commit", timed_commit),
-        mock.patch.object(laps, "_acknowledge", timed_record),
+        mock.patch.object(PartitionReader, "acknowledge", timed_record),
         mock.patch.object(BatchSender, "drain", timed_drain),
         mock.patch.object(fetcher, "_fetch", timed_fetch),
         mock.patch.object(fetcher, "_handle_response", timed_answer),

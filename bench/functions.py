@@ -36,11 +36,11 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.worker import run_slot
 from k2ktui.replication.driver.heartbeat import Heartbeat
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.reports.status import RunStatus
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.standby import beat_interval_s
-from k2ktui.whole_runs import RunParts
 
 LONGEST = 8
 _RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -118,7 +118,7 @@ class OneThread:
         if self._profile is not None:
             self._profile.enable()
         try:
-            return [run_slot(task, *self._options) for task in tasks]
+            return [run_slot(task, self._options) for task in tasks]
         finally:
             if self._profile is not None:
                 self._profile.disable()
@@ -201,6 +201,7 @@ def run_with(
     heartbeat.stand_by(waiting=True)
     with heartbeat:
         parts = RunParts(
+            config,
             source,
             target,
             wire(config.target, "producer"),
@@ -211,7 +212,7 @@ def run_with(
             take_over=False,
             until_caught_up=until_caught_up,
         )
-        finished = SharedRun(config, parts).run(1, stop)
+        finished = SharedRun(parts).run(1, stop)
     if finished.faults:
         raise RuntimeError(f"not everything was copied: {finished.faults[0].message}")
 

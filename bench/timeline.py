@@ -28,7 +28,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "k2ktui.kafka.unreachable": ("await_open",),
     "k2ktui.starting": ("run_pipeline",),
     "k2ktui.runs": ("PipelineRun._start_spark",),
-    "k2ktui.whole_runs": ("RunParts.make_ownership",),
+    "k2ktui.whole_runs": ("own_pipeline",),
     "k2ktui.replication.preflight.gate": ("require_startable",),
     "k2ktui.replication.preflight.clusters": (
         "_reach",
@@ -60,7 +60,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "k2ktui.replication.topics.discovery": ("TopicDiscovery.discover",),
     "k2ktui.shared_runs": ("SharedRun._read_run", "SharedRun._read_ends"),
     "k2ktui.replication.driver.sharing_loop": ("SharingLoop.look",),
-    "k2ktui.replication.copying.worker": ("open_connections", "run_packed"),
+    "k2ktui.replication.copying.worker": ("open_connections", "run_pickled"),
     "k2ktui.replication.copying.transaction_writer": (
         "TransactionWriter._join",
         "TransactionWriter.commit",

@@ -30,6 +30,7 @@ from k2ktui.kafka.properties.renewal import listening
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.driver.heartbeat import Heartbeat
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.ownership.control_watch import ControlTopicsWatch
 from k2ktui.replication.preflight.checks import Check
@@ -52,7 +53,7 @@ from k2ktui.sync.other_files import read_last_run, refuse_other_name
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
 from k2ktui.sync.summaries import SummaryRunner
 from k2ktui.text import counted, duration
-from k2ktui.whole_runs import RunParts, WholeRun
+from k2ktui.whole_runs import WholeRun
 
 if TYPE_CHECKING:
     from k2ktui.runtime.http_server import HttpServer
@@ -295,6 +296,7 @@ class PipelineRun:
                 control = self._start_beside(target)
                 self._holds.begin(target)
                 parts = RunParts(
+                    config,
                     source,
                     target,
                     self._target_options,
@@ -302,12 +304,12 @@ class PipelineRun:
                     self._spark,
                     self._heartbeat,
                     self._status,
-                    self._take_over,
-                    self._until_caught_up,
-                    lambda: self._holds.holds,
+                    take_over=self._take_over,
+                    until_caught_up=self._until_caught_up,
+                    holds=lambda: self._holds.holds,
                 )
                 kind = SharedRun if mode == "shared" else WholeRun
-                self._copying = kind(config, parts)
+                self._copying = kind(parts)
                 self._copying.prepare()
                 starting.result()
                 finished = self._copying.run(self._slots(), self._stopping)

@@ -16,7 +16,6 @@ from functools import partial
 from time import time
 
 from k2ktui.config.copying import copy_digest
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.ownership.assignment_records import Member
 from k2ktui.engine.records.editions import NO_EDITIONS
 from k2ktui.engine.records.evidence import find_lost_term
@@ -24,25 +23,21 @@ from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import TimedOut
 from k2ktui.replication.driver.held_slots import HeldSlots
 from k2ktui.replication.driver.laps import longest_lap_s
-from k2ktui.replication.driver.learned_limits import RequestLimit
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.driver.sharing_loop import SharingLoop
-from k2ktui.replication.driver.slot_driver import IsWanted, SlotDriver
+from k2ktui.replication.driver.slot_driver import SlotDriver
 from k2ktui.replication.ownership.assignment_topic import AssignmentTopic
 from k2ktui.replication.ownership.commit_state import (
     CommitState,
     CommitStatesReader,
-    CommittedPositions,
     read_commit_state,
     read_log_starts,
     with_all_partitions,
 )
-from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.pipeline import describe_malformed
 from k2ktui.replication.ownership.shared_ends import SharedEnds
 from k2ktui.replication.ownership.sharing_member import SharingMember
 from k2ktui.replication.reports.events import Finished, Note
-from k2ktui.replication.topics.discovery import TopicDiscovery
-from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
@@ -51,7 +46,7 @@ from k2ktui.sync.other_files import refuse_other_name
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.text import safe_text
-from k2ktui.whole_runs import RunParts
+from k2ktui.whole_runs import discovery_maker, find_losses, own_pipeline
 
 _READ_S = 10.0
 
@@ -60,29 +55,25 @@ class SharedRun:
     """One run's part of a shared pipeline; it can run once.
 
     Args:
-        config: the pipeline.
         parts: what was made before.
     """
 
-    def __init__(self, config: PipelineConfig, parts: RunParts) -> None:
-        self._config, self._parts, self._status = config, parts, parts.status
+    def __init__(self, parts: RunParts) -> None:
+        self._config, self._parts, self._status = parts.config, parts, parts.status
         self._report = parts.status.report
-        self._digest = copy_digest(config)
+        self._digest = copy_digest(parts.config)
         self._editions = NO_EDITIONS
-        self._ownership = parts.make_ownership(config)
+        self._ownership = own_pipeline(parts)
         self._loop: SharingLoop | None = None
         self._closing = ExitStack()
         self._closing.callback(self._ownership.close, fence=False)
-        self._log = AssignmentTopic(parts.target, config.coordination.assignment.topic)
+        self._log = AssignmentTopic(parts.target, parts.config.coordination.assignment.topic)
         self._closing.callback(self._log.close)
         self._ends: SharedEnds | None = None
         self._is_prepared = False
         self._lost_term = 0
-        # All slots read the topics and the commit topic together.
-        self._topics = PairTopicsReader(config, parts.source, parts.target)
-        self._committed = CommittedPositions(parts.target, self._ownership.topic)
-        self._requests = RequestLimit()
-        self._losses = LostPositions(config, parts.target, lambda: self._ownership.pair.sources)
+        self._losses = find_losses(parts, self._ownership)
+        self._make_discovery = discovery_maker(parts, self._ownership, self._losses)
 
     @property
     def leads(self) -> bool:
@@ -135,7 +126,7 @@ class SharedRun:
                 config,
                 parts.target,
                 self._ownership,
-                self._make_discovery,
+                partial(self._make_discovery, None),
                 parts.heartbeat,
                 slots,
                 self._report,
@@ -224,7 +215,7 @@ class SharedRun:
             return find_deleted(config.topics, self._parts.source.describe(sorted(topics)))
 
         before = read()
-        snapshot = self._make_discovery().discover(
+        snapshot = self._make_discovery(None).discover(
             before.positions, moved=before.moved, lost_term=self._lost_term
         )
         continues = config.on_source_data_loss == "continue"
@@ -243,30 +234,8 @@ class SharedRun:
         return ends
 
     def _make_driver(self, slot: int, layout: str) -> SlotDriver:
-        return SlotDriver(
-            self._config,
-            self._ownership.of_slot(slot, layout),
-            self._parts.laps,
-            self._make_discovery,
-            self._status.add_driver(slot),
-            mapping_partitions=self._parts.control.mapping_partitions,
-            until_caught_up=self._parts.until_caught_up,
-            holds=self._parts.holds,
-            requests=self._requests,
-        )
-
-    def _make_discovery(self, is_wanted: IsWanted | None = None) -> TopicDiscovery:
-        source, target = self._parts.source, self._parts.target
-        return TopicDiscovery(
-            self._config,
-            source,
-            target,
-            self._topics,
-            self._committed,
-            is_wanted,
-            self._parts.holds,
-            self._losses,
-        )
+        ownership, status = self._ownership.of_slot(slot, layout), self._status.add_driver(slot)
+        return SlotDriver(self._parts, ownership, self._make_discovery, status)
 
 
 def _have_caught_up(ends: SharedEnds, member: SharingMember, slots: HeldSlots) -> bool:

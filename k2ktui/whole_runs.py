@@ -8,78 +8,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from k2ktui.config.copying import copy_digest
-from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.records.hold import NO_HOLDS, Holds
-from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control.topics import ControlTopics
 from k2ktui.replication.driver.driver import Driver
-from k2ktui.replication.driver.heartbeat import Heartbeat
-from k2ktui.replication.driver.laps import LapRunner
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.ownership.commit_state import CommittedPositions
 from k2ktui.replication.ownership.lost_positions import LostPositions
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership, read_pair
 from k2ktui.replication.reports.events import Finished
-from k2ktui.replication.reports.status import RunStatus
-from k2ktui.replication.topics.discovery import TopicDiscovery
+from k2ktui.replication.topics.discovery import IsWanted, TopicDiscovery
 from k2ktui.replication.topics.pair_topics import PairTopicsReader
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill.guard import refuse_fenced
 
 
-@dataclass(frozen=True, slots=True)
-class RunParts:
-    """What a run has made before it takes its pipeline, or a part of it, over.
+def own_pipeline(parts: RunParts) -> Ownership:
+    """Return what owns the pipeline once it is taken over; asks both clusters for their ids."""
+    config, target = parts.config, parts.target
+    pair = read_pair(config, parts.source, target)
+    parts.heartbeat.copies_between(pair)
+    return make_ownership(
+        config,
+        target,
+        parts.target_options,
+        parts.control.commit_partitions,
+        pair,
+        guard=lambda named: refuse_fenced(config, target, named),
+        digest=copy_digest(config),
+    )
 
-    Attributes:
-        source, target: the clusters.
-        options: connection options of the target's producer.
-        control: the control topics.
-        laps: runs the laps of all slots.
-        heartbeat: the run's heartbeat, which was started.
-        status: the run's status.
-        take_over: fence all other runs first.
-        until_caught_up: end when every partition of the pipeline has reached its end at the start.
-        holds: returns what operators hold now; never waits.
+
+def find_losses(parts: RunParts, ownership: Ownership) -> LostPositions:
+    """Return what finds the partitions that were copied before, if positions may be lost."""
+    return LostPositions(parts.config, parts.target, lambda: ownership.pair.sources)
+
+
+def discovery_maker(
+    parts: RunParts, ownership: Ownership, losses: LostPositions
+) -> Callable[[IsWanted | None], TopicDiscovery]:
+    """Return what makes a discovery of the partitions that a function selects, or of all.
+
+    All discoveries of a run read the topics and the commit topic together.
     """
-
-    source: Cluster
-    target: Cluster
-    options: Mapping[str, Any]
-    control: ControlTopics
-    laps: LapRunner
-    heartbeat: Heartbeat
-    status: RunStatus
-    take_over: bool = False
-    until_caught_up: bool = False
-    holds: Callable[[], Holds] = lambda: NO_HOLDS
-
-    def make_ownership(self, config: PipelineConfig) -> Ownership:
-        """Return what owns the pipeline once it is taken over; asks both clusters for their ids."""
-        pair = read_pair(config, self.source, self.target)
-        self.heartbeat.copies_between(pair)
-        return make_ownership(
-            config,
-            self.target,
-            self.options,
-            self.control.commit_partitions,
-            pair,
-            guard=lambda named: refuse_fenced(config, self.target, named),
-            digest=copy_digest(config),
-        )
+    topics = PairTopicsReader(parts.config, parts.source, parts.target)
+    committed = CommittedPositions(parts.target, ownership.topic)
+    return partial(
+        TopicDiscovery,
+        *(parts.config, parts.source, parts.target, topics, committed),
+        holds=parts.holds,
+        losses=losses,
+    )
 
 
 class WholeRun:
     """One run that copies its pipeline alone; it can run once.
 
     Args:
-        config: the pipeline.
         parts: what was made before.
 
     Attributes:
@@ -89,9 +77,8 @@ class WholeRun:
 
     leads, has_joined = True, False
 
-    def __init__(self, config: PipelineConfig, parts: RunParts) -> None:
-        self._config, self._parts = config, parts
-        self._ownership = parts.make_ownership(config)
+    def __init__(self, parts: RunParts) -> None:
+        self._parts, self._ownership = parts, own_pipeline(parts)
 
     def prepare(self) -> None:
         """Do what needs no Spark: nothing, as all else is written or read after the takeover."""
@@ -103,29 +90,9 @@ class WholeRun:
             Superseded, OwnershipLost: another run has taken it over.
             K2kError: as ``Driver.run``.
         """
-        config, parts, ownership = self._config, self._parts, self._ownership
-        topics = PairTopicsReader(config, parts.source, parts.target)
-        committed = CommittedPositions(parts.target, ownership.topic)
-        losses = LostPositions(config, parts.target, lambda: ownership.pair.sources)
-        driver = Driver(
-            config,
-            ownership,
-            parts.laps,
-            TopicDiscovery(
-                config,
-                parts.source,
-                parts.target,
-                topics,
-                committed,
-                holds=parts.holds,
-                losses=losses,
-            ),
-            parts.status.add_driver(),
-            mapping_partitions=parts.control.mapping_partitions,
-            until_caught_up=parts.until_caught_up,
-            stopping=stopping,
-            holds=parts.holds,
-        )
+        parts, ownership = self._parts, self._ownership
+        discovery = discovery_maker(parts, ownership, find_losses(parts, ownership))(None)
+        driver = Driver(parts, ownership, discovery, parts.status.add_driver(), stopping)
         try:
             return driver.run(slots)
         except (Superseded, OwnershipLost):

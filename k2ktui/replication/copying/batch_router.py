@@ -31,6 +31,7 @@ from k2ktui.log.records import (
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.native.binding import Coalesced, CoreError
 from k2ktui.replication.copying.dead_letters import DeadLetterOwner
+from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import (
     SMALL_BATCH_BYTES,
@@ -38,7 +39,6 @@ from k2ktui.replication.copying.partition_reader import (
     PartitionReader,
     now_ms,
 )
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
 from k2ktui.replication.copying.slot_settings import ProduceSettings
 from k2ktui.replication.copying.slot_task import CopyPath, Route, UnknownSchemas

@@ -33,6 +33,7 @@ from k2ktui.kafka.wire.codes import (
     PRODUCE_RETRIABLE,
     PRODUCER_FAILED,
     TOO_LARGE,
+    TOPIC_GONE,
     Code,
     code_name,
 )
@@ -155,7 +156,6 @@ class _Queue:
     waiting: deque[OutgoingBatch] = field(default_factory=deque)
     flying: deque[OutgoingBatch] = field(default_factory=deque)
     sequence: int = 0
-    answered: int = 0
     proven: bool = False
     end: int = 0
     broken: int = 0
@@ -216,16 +216,15 @@ class _Request:
 
 
 class BatchSender:
-    """Produces the batches of one slot to its target partitions.
+    """Produces the batches of one slot to its target partitions, and tells their owners.
 
     Args:
         wire: connection to the target cluster.
         producer: producer id and epoch; without a transactional id, writes are only idempotent.
         signal: set after every response or failure.
-        on_written: called with a batch and the target offset of its first record.
+        settings: size of a request and time limit of a batch.
         on_too_large: called with a batch of several records that the target refused for its size;
             returns the batches that take its place.
-        settings: size of a request and time limit of a batch.
         topic_ids: the ids that topics must have: requests name topics, and one that was deleted and
             created again would take them. Such a topic counts as missing.
         ends: the target offsets after what was written before: a log that appends below them is
@@ -244,7 +243,6 @@ class BatchSender:
         wire: Wire,
         producer: Producer,
         signal: Signal,
-        on_written: Callable[[OutgoingBatch, int], None],
         settings: ProduceSettings = _DEFAULTS,
         on_too_large: OnTooLarge = lambda outgoing: [],
         topic_ids: Mapping[str, str] = MappingProxyType({}),
@@ -253,8 +251,7 @@ class BatchSender:
         self._wire = wire
         self._producer = producer
         self._signal = signal
-        self._on_written, self._on_too_large = on_written, on_too_large
-        self._settings = settings
+        self._settings, self._on_too_large = settings, on_too_large
         self._topic_ids, self._ends = topic_ids, ends
         self._queues: dict[TargetPartition, _Queue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
@@ -517,10 +514,13 @@ class BatchSender:
             if queue.idle:
                 self._busy.discard(queue)
             self.acknowledged_bytes += len(outgoing.data)
-            self._on_written(outgoing, answer.base_offset)
+            if outgoing.owner is not None:
+                outgoing.owner.acknowledge(outgoing, answer.base_offset)
         elif code in FENCED:
             raise Fenced(code_name(code))
-        elif code in PRODUCE_RETRIABLE or (queue.broken and code == 45):
+        elif code in PRODUCE_RETRIABLE or (
+            queue.broken and code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        ):
             queue.fails(code_name(code))
             log.info(
                 "%s-%d on the target: %s, sending %d batches again",
@@ -528,7 +528,7 @@ class BatchSender:
                 code_name(code),
                 len(queue.flying),
             )
-            self._again(queue, now, look_up=code in LEADER_MOVED or code in (3, 100, 103))
+            self._again(queue, now, look_up=code in LEADER_MOVED | TOPIC_GONE)
         elif code in TOO_LARGE and outgoing.count > 1:
             self._split(queue, outgoing, code, now)
         elif code in PRODUCER_FAILED:
@@ -620,6 +620,7 @@ class BatchSender:
         self._stale = True
         waited = now - queue.gone_since
         if self._leaders.get(queue.target) is _NOWHERE and waited > GONE_AFTER_S:
-            raise BatchRefused(queue.waiting[0], 3, "no such topic-partition on the target")
+            code, detail = Code.UNKNOWN_TOPIC_OR_PARTITION, "no such topic-partition on the target"
+            raise BatchRefused(queue.waiting[0], code, detail)
         if waited > self._settings.delivery_timeout_s:
             raise SlotFailed(f"{queue.target[0]}-{queue.target[1]} on the target has no leader")

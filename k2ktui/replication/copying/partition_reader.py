@@ -41,11 +41,11 @@ from k2ktui.native.binding import Core, Rows
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.landed_spans import LandedSpans
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_faults import CORRUPT
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     Fault,
-    FaultKind,
     SizeLimit,
     SlotTask,
     with_topics,
@@ -348,17 +348,7 @@ class PartitionReader:
 
     def corrupt(self, error: CorruptBatch, offset: int) -> None:
         """Stop the partition before a batch that cannot be read."""
-        self.stop(
-            Fault(
-                self.source,
-                FaultKind.CORRUPT,
-                f"{self.source} on the source: {error}; no record from offset {offset} on is "
-                "copied",
-                "Check the source broker's disk and log. Repair or delete the batch there and "
-                "start again, or skip it with k2ktui offsets set.",
-                offset,
-            )
-        )
+        self.stop(CORRUPT.at(self.source, offset, error=error))
 
     def take(self) -> Batch:
         """Remove and return the next batch; the caller must hand all of it to the writer."""

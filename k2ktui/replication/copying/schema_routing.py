@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from k2ktui.engine.schemas.ids import describe_schema_id
 from k2ktui.engine.schemas.rule import SchemaRule
 from k2ktui.engine.transforms.dead_letters import describe_unknown_schema, schema_step
 from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.log.records import I64, U8, Records
 from k2ktui.log.schema_id_batches import UnknownIds, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
-from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
+from k2ktui.replication.copying.known_schemas import KnownSchemas
+from k2ktui.replication.copying.partition_faults import REFUSED_SCHEMA, UNKNOWN_SCHEMA
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot_task import Fault, UnknownSchemas
 
 
@@ -142,10 +143,13 @@ class SchemaIdStage:
         )
 
     def _fault(self, reader: PartitionReader, used: UsedId, offset: int) -> Fault:
-        refusal = self._known.refusal(reader.source.topic, used)
+        source, (part, schema_id) = reader.source, used
+        refusal = self._known.refusal(source.topic, used)
         if refusal is not None:
-            return partition_faults.refused_schema_fault(reader.source, refusal, used[0], offset)
-        return partition_faults.unknown_schema_fault(reader.source, *used, offset)
+            reason, fix = refusal.message, refusal.hint
+            return REFUSED_SCHEMA.at(source, offset, part=part, reason=reason, fix=fix)
+        described = describe_schema_id(schema_id)
+        return UNKNOWN_SCHEMA.at(source, offset, part=part, schema_id=described)
 
 
 def _count(

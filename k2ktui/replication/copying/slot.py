@@ -10,10 +10,10 @@ from k2ktui.kafka.wire.cluster import Signal, Wire
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.kept_readings import KeptReadings
+from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.lap_failures import LAP_FAILURES
-from k2ktui.replication.copying.origin_decisions import OriginDecisions
+from k2ktui.replication.copying.lookups import OriginDecisions, SchemaLookups
 from k2ktui.replication.copying.partition_reader import PartitionReader, make_readers
-from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
 from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.transaction_writer import LEADER_RETRY_S, TransactionWriter
@@ -70,8 +70,6 @@ class SlotCopier:
             failure = error
         finally:
             self._fetcher.close()
-            self._decisions.close()
-            self._lookups.close()
         return self._writer.end_lap(
             failure, bounds=self._fetcher.bounds(), unread=unread, skipped=self._router.unknown
         )

@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -420,14 +420,18 @@ class SourceFetcher:
             session.forget(key)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-            reader.stop(partition_faults.unauthorized_fault(reader))
+            reader.stop(partition_faults.UNAUTHORIZED.at(reader.source, reader.fetched))
         elif code in LEADER_MOVED:
             self._troubles[key] = f"broker {session.node}: {code_name(code)}"
             session.forget(key)
             self._fetch_from(key, -1)
             self._look_up_later()
         else:
-            reader.stop(partition_faults.unreadable_fault(reader, code))
+            reader.stop(
+                partition_faults.UNREADABLE.at(
+                    reader.source, reader.fetched, reason=code_name(code)
+                )
+            )
 
     def _receive(self, session: FetchSession, reader: PartitionReader, part: Any) -> None:
         """Take the records of a partition, unless its log has parted from what was read before."""
@@ -493,20 +497,19 @@ class SourceFetcher:
 
     def _lost(self, reader: PartitionReader, start: int, end: int, diverged_at: int) -> None:
         """Handle lost records at the position: stop, or skip them if configured."""
-        loss = partition_faults.describe_loss(reader, start, end, diverged_at)
+        loss = partition_faults.find_loss(reader.source, reader.fetched, start, end, diverged_at)
         if loss is None:
             return  # out of range only temporarily, for example while the leader moves
         key = (reader.source.topic, reader.source.partition)
         if key in self._leaders:
             self._sessions[self._leaders[key]].touch((key,))
-        if self._continue and loss.go_on_at >= reader.handed:
-            self.buffered -= reader.jump(loss.go_on_at, loss.kind.value)
+        if self._continue and loss.offset >= reader.handed:
+            self.buffered -= reader.jump(loss.offset, loss.kind.value)
             self._updated.add(reader)
             return
         # Going back needs a new term, which only the driver can begin: pass it the new offset.
-        at = loss.go_on_at if self._continue else None
-        reader.stop(partition_faults.loss_fault(reader, loss, at))
-        self.buffered -= reader.drop_from(loss.go_on_at)
+        reader.stop(loss if self._continue else replace(loss, offset=reader.fetched))
+        self.buffered -= reader.drop_from(loss.offset)
 
     def _look_up_later(self) -> None:
         if not self._stale:
@@ -538,16 +541,16 @@ class SourceFetcher:
         if info.error not in TOPIC_GONE:
             self._unknown_since.pop(key[0], None)
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
-            reader.stop(partition_faults.unauthorized_fault(reader))
+            reader.stop(partition_faults.UNAUTHORIZED.at(reader.source, reader.fetched))
         elif info.error == Code.INVALID_TOPIC:
-            reader.stop(partition_faults.gone_fault(reader))
+            reader.stop(partition_faults.GONE.at(reader.source, reader.fetched))
         elif info.error in TOPIC_GONE:
             if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
                 self._look_up_later()
             else:
-                reader.stop(partition_faults.gone_fault(reader))
+                reader.stop(partition_faults.GONE.at(reader.source, reader.fetched))
         elif topic_id and info.topic_id and info.topic_id != topic_id:
-            reader.stop(partition_faults.recreated_fault(reader.source, reader.fetched))
+            reader.stop(partition_faults.RECREATED.at(reader.source, reader.fetched))
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             node = info.partitions[key[1]].node
             if self._leaders.get(key) != node:

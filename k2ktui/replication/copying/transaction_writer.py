@@ -22,7 +22,7 @@ from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_sender import GONE_AFTER_S, UNAVAILABLE_AFTER_S, BatchSender
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.landed_spans import LandedSpans
-from k2ktui.replication.copying.lap_failures import JoinRefused, explain_failure
+from k2ktui.replication.copying.lap_failures import FailedLap, JoinRefused
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.size_limits import split_refused
@@ -81,7 +81,6 @@ class TransactionWriter:
             target,
             task.producer,
             signal,
-            self._acknowledge,
             task.produce,
             self._split,
             topic_ids,
@@ -145,12 +144,15 @@ class TransactionWriter:
         return writable, stopped
 
     def _stop(self, reader: PartitionReader, target: TargetPartition) -> None:
+        source, offset = reader.source, reader.handed
         if self._sender.exists(target):
-            reason = "it has no leader"
-            fault = partition_faults.unavailable_fault(reader.source, target, reason, reader.handed)
+            reader.stop(
+                partition_faults.UNAVAILABLE.at(
+                    source, offset, target=target, reason="it has no leader"
+                )
+            )
         else:
-            fault = partition_faults.target_missing_fault(reader.source, target, reader.handed)
-        reader.stop(fault)
+            reader.stop(partition_faults.TARGET_MISSING.at(source, offset, target=target))
 
     def has_room(self, reader: PartitionReader) -> bool:
         """Return whether more of a partition may be added: the transaction and queues are short."""
@@ -201,10 +203,6 @@ class TransactionWriter:
                 raise JoinRefused(refused)
         self._in_transaction |= new
         failpoint("joined")
-
-    def _acknowledge(self, outgoing: OutgoingBatch, base: int) -> None:
-        if outgoing.owner is not None:
-            outgoing.owner.acknowledge(outgoing, base)
 
     def _split(self, outgoing: OutgoingBatch) -> list[OutgoingBatch]:
         """Return the parts of a batch that was too large, and keep the limit of later ones."""
@@ -307,14 +305,9 @@ class TransactionWriter:
         task, outcome, error = self._task, LapOutcome.DONE, ""
         faults = [reader.fault for reader in self._readers if reader.fault is not None]
         if failure is not None:
-            outcome, error, of_failure = explain_failure(
-                failure,
-                task,
-                self._target,
-                self._readers,
-                self._state,
-                list(self._sender.unacknowledged),
-            )
+            waiting = list(self._sender.unacknowledged)
+            lap = FailedLap(task, self._readers, self._state, waiting)
+            outcome, error, of_failure = lap.explain(failure, self._target)
             faults = [*of_failure, *faults]
             # The driver's next epoch aborts it.
             log.info(

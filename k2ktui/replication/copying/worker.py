@@ -6,19 +6,19 @@ import contextlib
 import logging
 import pickle
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
 from k2ktui import diagnostics
-from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
 from k2ktui.kafka.auth.logins import RENEWAL
 from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.kept_readings import KeptReadings
-from k2ktui.replication.copying.packed_tasks import PackedTask, TaskUnpacker
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
+from k2ktui.replication.copying.known_schemas import KnownSchemas
+from k2ktui.replication.copying.lap_failures import task_faults
 from k2ktui.replication.copying.slot import SlotCopier
 from k2ktui.replication.copying.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
 from k2ktui.secret_values import remember_secrets
@@ -28,13 +28,15 @@ log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 15.0
 _T = TypeVar("_T")
 
-Lap = Callable[[], Coroutine[Any, Any, SlotResult]]
+#: Connection options of the source and of the target: ``kafka.properties.translation.wire``.
+BothOptions = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
-class _Connections:
+class Connections:
     """An event loop with a connection to each cluster."""
 
-    def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    def __init__(self, options: BothOptions) -> None:
+        source, target = options
         self.loop = Loop()
         self.source = Wire(self.loop, source, "source", "")
         self.target = Wire(self.loop, target, "target", "")
@@ -55,54 +57,42 @@ class _Connections:
         self.loop.close()
 
 
+Work = Callable[[Connections], Coroutine[Any, Any, _T]]
+
 # A worker process runs one task at a time, so the next lap can reuse the connections. With them,
 # the name of their options with logins and certificates: these may have been renewed.
-_kept: dict[str, tuple[str, _Connections]] = {}
+_kept: dict[str, tuple[str, Connections]] = {}
 _RENEWED = ("sasl_", "ssl_", RENEWAL)
-_unpacker = TaskUnpacker()
 _known_schemas: dict[str, KnownSchemas] = {}
 _known_origins: dict[tuple[str, OppositePipeline], BatchOrigins] = {}
 
 
-def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+def open_connections(options: BothOptions) -> None:
     """Connect ahead of the first lap; failures are ignored, because the lap reports them."""
     with contextlib.suppress(Exception):
-        _connections(source, target)
+        _connections(options)
 
 
-def run_packed(
-    packed: PackedTask, source: Mapping[str, Any], target: Mapping[str, Any]
-) -> SlotResult:
-    """Run one lap of one slot, as ``run_slot`` does."""
-    return run_slot(_unpacker.unpack(packed), source, target)
+def run_pickled(pickled: bytes, options: BothOptions) -> SlotResult:
+    """Run one lap of one slot, as ``run_slot`` does, of a pickled task."""
+    task: SlotTask = pickle.loads(pickled)  # noqa: S301 - the driver wrote it
+    return run_slot(task, options)
 
 
-def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
-    """Run one lap of one slot; never raises, as the result has the outcome.
+def run_slot(task: SlotTask, options: BothOptions) -> SlotResult:
+    """Run one lap of one slot; never raises, as the result has the outcome."""
+    origins, schemas = known_origins(task, options), known_schemas(task)
 
-    ``source`` and ``target`` are connection options from ``kafka.properties.translation.wire``.
-    """
-    origins, schemas = known_origins(task, source, target), known_schemas(task)
+    def copy(to: Connections) -> Coroutine[Any, Any, SlotResult]:
+        return SlotCopier(task, to.source, to.target, origins, schemas, to.readings).run()
 
-    def make(left: Wire, right: Wire) -> Lap:
-        readings = _connections(source, target).readings
-        return SlotCopier(task, left, right, origins, schemas, readings).run
-
-    return run_lap(task, source, target, make)
+    return run_lap(task, options, copy)
 
 
-def run_lap(
-    task: SlotTask,
-    source: Mapping[str, Any],
-    target: Mapping[str, Any],
-    make: Callable[[Wire, Wire], Lap],
-) -> SlotResult:
-    """Run what ``make`` returns for connections to both clusters, as ``run_slot`` does."""
+def run_lap(task: SlotTask, options: BothOptions, lap: Work[SlotResult]) -> SlotResult:
+    """Run a lap on connections to both clusters, as ``run_slot`` does."""
     try:
-        connections = _connections(source, target)
-        connections.require(task.clusters)
-        lap = make(connections.source, connections.target)
-        result: SlotResult = connections.loop.run(lap)
+        result = run_connected(options, lap, task.clusters)
     except LoginFailed as error:
         result = refused_result(task, error)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
@@ -112,14 +102,13 @@ def run_lap(
         log.exception("slot %d: unexpected %s", task.slot, type(error).__name__)
         result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=_headline(error))
     if result.outcome is not LapOutcome.DONE:
-        _disconnect(source, target)
+        _disconnect(options)
     return result
 
 
 def refused_result(task: SlotTask, error: LoginFailed) -> SlotResult:
     """Return the result of a lap that could not connect: a login or a certificate was refused."""
-    positions = {assignment.source: assignment.position for assignment in task.assignments}
-    faults = tuple(partition_faults.slot_faults(positions, error, positions))
+    faults = tuple(task_faults(task, error))
     return SlotResult(task.slot, LapOutcome.FAILED, {}, faults, error=error.message)
 
 
@@ -130,46 +119,34 @@ def _headline(error: Exception) -> str:
     return f"internal error in k2ktui ({type(error).__name__})"
 
 
-def run_connected(
-    source: Mapping[str, Any],
-    target: Mapping[str, Any],
-    work: Callable[[Wire, Wire], Coroutine[Any, Any, _T]],
-    clusters: ClusterPair = UNKNOWN_PAIR,
-) -> _T:
-    """Return the result of a coroutine that uses connections to both clusters.
-
-    Args:
-        source, target: connection options.
-        work: the coroutine.
-        clusters: the clusters that must answer.
+def run_connected(options: BothOptions, work: Work[_T], clusters: ClusterPair) -> _T:
+    """Return the result of work on connections to both clusters, which must be ``clusters``.
 
     Raises:
         ConnectionFailed, NotSent, OutcomeUnknown: a cluster did not answer.
     """
     try:
-        connections = _connections(source, target)
+        connections = _connections(options)
         connections.require(clusters)
-        result: _T = connections.loop.run(lambda: work(connections.source, connections.target))
+        result: _T = connections.loop.run(partial(work, connections))
     except BaseException:
-        _disconnect(source, target)
+        _disconnect(options)
         raise
     return result
 
 
-def _disconnect(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+def _disconnect(options: BothOptions) -> None:
     """Close sockets that may still carry requests or responses in flight after a failure."""
-    kept = _kept.pop(_name(source, target), None)
+    kept = _kept.pop(_name(options), None)
     if kept is not None:
         kept[1].close()
 
 
-def known_origins(
-    task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]
-) -> BatchOrigins | None:
+def known_origins(task: SlotTask, options: BothOptions) -> BatchOrigins | None:
     """Return what is known about producer ids; kept, as reading all registrations takes time."""
     if task.opposite is None:
         return None
-    key = _name(source, target), task.opposite
+    key = _name(options), task.opposite
     return _known_origins.setdefault(key, BatchOrigins(task.opposite))
 
 
@@ -186,31 +163,34 @@ def known_schemas(task: SlotTask) -> KnownSchemas | None:
     return _known_schemas[key]
 
 
-def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+def _name(options: BothOptions) -> str:
     """Return the name of options, which stays when logins or certificates are renewed."""
-    sides = source, target
-    return _digest(*({k: side[k] for k in side if not k.startswith(_RENEWED)} for side in sides))
+    return _digest({k: side[k] for k in side if not k.startswith(_RENEWED)} for side in options)
 
 
-def _digest(*sides: Mapping[str, Any]) -> str:
-    key = pickle.dumps([sorted(side.items(), key=lambda item: item[0]) for side in sides])
+def _digest(options: Iterable[Mapping[str, Any]]) -> str:
+    key = pickle.dumps([sorted(side.items(), key=lambda item: item[0]) for side in options])
     return sha256(key).hexdigest()
 
 
-def _connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> _Connections:
-    name, with_logins = _name(source, target), _digest(source, target)
+def _connections(options: BothOptions) -> Connections:
+    name, with_logins = _name(options), _digest(options)
     known = _kept.get(name)
     if known is not None and known[0] != with_logins:
         log.info("a login or a certificate was renewed: connecting again")
-        _disconnect(source, target)
+        _disconnect(options)
         known = None
     if known is None:
         # This process has read no configuration: its log would not know what is secret.
         diagnostics.set_up()
-        for options in (source, target):
-            remember_secrets((key, str(value)) for key, value in options.items())
-        connections = _Connections(source, target)
-        connections.loop.run(connections.open)
+        for side in options:
+            remember_secrets((key, str(value)) for key, value in side.items())
+        connections = Connections(options)
+        try:
+            connections.loop.run(connections.open)
+        except BaseException:
+            connections.close()  # they are not kept yet
+            raise
         log.info("connected to both clusters")
         known = _kept[name] = with_logins, connections
     return known[1]

@@ -7,15 +7,13 @@ continue, and the slots do not pause between laps at the same time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from time import monotonic, time
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, K2kError, TimedOut
@@ -31,14 +29,14 @@ from k2ktui.replication.copying.slot_task import (
 )
 from k2ktui.replication.driver.held_partitions import HeldPartitions
 from k2ktui.replication.driver.isolation import UnfinishedTransactions
-from k2ktui.replication.driver.laps import LapPlanner, LapRunner
+from k2ktui.replication.driver.laps import LapPlanner
 from k2ktui.replication.driver.learned_limits import (
     LearnedLimits,
-    RequestLimit,
     describe_request_limit,
     with_settings,
 )
 from k2ktui.replication.driver.loss import LossRecorder
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, TransactionUnfinished
 from k2ktui.replication.ownership.commit_state import CommitState, adopt_positions
 from k2ktui.replication.ownership.epochs import Contested
@@ -77,44 +75,35 @@ class Driver:
     nothing that a failed lap remembered is used.
 
     Args:
-        spark: runs the laps; started by the caller.
+        parts: the run's.
+        ownership: takes the pipeline, or a slot of it, over.
+        discovery: finds the partitions.
         status: what the driver writes, from its thread.
-        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        until_caught_up: end when every partition has reached the end it had at the start.
         stopping: set when the driver has to end, as by ``stop``; its loop says there that it moves.
-        holds: returns what operators hold now; never waits.
-        requests: the size of requests that the target's brokers take, with other drivers of a run.
     """
 
     def __init__(
         self,
-        config: PipelineConfig,
+        parts: RunParts,
         ownership: Ownership,
-        spark: LapRunner,
         discovery: TopicDiscovery,
         status: DriverStatus,
-        *,
-        mapping_partitions: int,
-        until_caught_up: bool = False,
         stopping: StopFlag | None = None,
-        holds: Callable[[], Holds] = lambda: NO_HOLDS,
-        requests: RequestLimit | None = None,
     ) -> None:
-        self._config, self._ownership = config, ownership
-        self._spark = spark
-        self._discovery = discovery
+        config = self._config = parts.config
+        self._ownership, self._spark, self._discovery = ownership, parts.laps, discovery
         self._status, self._report = status, status.report
-        self._until_caught_up = until_caught_up
+        self._until_caught_up = parts.until_caught_up
         self._continue = config.on_source_data_loss == "continue"
         self._retries_sync = config.error_handling.on_commit_sync_timeout == "ignore"
         self._stopping = stopping or StopFlag()
         ownership.canceled = self._stopping.is_set
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = status.stopped
-        self._held = HeldPartitions(holds, self._report)
+        self._held = HeldPartitions(parts.holds, self._report)
         self._moved = NO_MOVED_TOPICS  # as of the last takeover: a later one fences this driver
         self._next_look = 0.0
-        self._limits = LearnedLimits(requests=requests)
+        self._limits = LearnedLimits(requests=parts.requests)
         self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
         self._topics = TopicSnapshot()
@@ -123,7 +112,7 @@ class Driver:
         self._notifier = ThrottledNotifier(self._report)
         self._loss = LossRecorder(ownership, self._report, self._notifier)
         self._deleted = DeletedTopics(config, ownership, status, self._notifier)
-        self._laps = LapPlanner(config, ownership, mapping_partitions, self._limits.requests)
+        self._laps = LapPlanner(parts, ownership)
         self._held_back = HeldBackWatch(self._report)
         self._skipped = SkippedReporter(self._report)
         self._waiting = WaitingRecords(self._notifier)

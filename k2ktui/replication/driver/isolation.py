@@ -204,7 +204,7 @@ class UnfinishedTransactions:
     ) -> None:
         offset = position.offset if position else -1
         self._stopped.stop(
-            partition_faults.unavailable_fault(source, min(blocked), _REASON, offset)
+            partition_faults.UNAVAILABLE.at(source, offset, target=min(blocked), reason=_REASON)
         )
 
     def _report_unfinished(self, identity: int, consequence: str) -> None:

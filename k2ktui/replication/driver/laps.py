@@ -1,12 +1,9 @@
-"""The task of a slot's next lap, the time limit of a lap, and what runs laps."""
+"""The task of a slot's next lap, and the time limit of a lap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
-from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.state import SourcePartition
@@ -17,11 +14,10 @@ from k2ktui.replication.copying.slot_settings import CommitPolicy, fetch_setting
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     Route,
-    SlotResult,
     SlotTask,
     StateTopics,
 )
-from k2ktui.replication.driver.learned_limits import RequestLimit
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.topics.directions import opposite_pipeline, origin_header
@@ -29,24 +25,6 @@ from k2ktui.replication.topics.directions import opposite_pipeline, origin_heade
 # A worker first connects to both clusters, each within 15 s.
 _START_S = 30.0
 _SHARED_LAP_S = 0.5
-
-Lap = Future[list[SlotResult]]
-
-
-class LapRunner(Protocol):
-    """What a driver needs of Spark; ``SparkRuntime`` describes the methods.
-
-    The drivers of several slots share one: each gives up only its own laps.
-    """
-
-    def submit(self, tasks: Sequence[SlotTask]) -> Lap:
-        """Begin a lap."""
-
-    def is_waiting(self, lap: Lap) -> bool:
-        """Return whether the lap waits for a free core."""
-
-    def give_up(self, lap: Lap) -> None:
-        """Cancel one lap; the caller discards its future."""
 
 
 def longest_lap_s(config: PipelineConfig, ownership: Ownership) -> float:
@@ -63,22 +41,14 @@ class LapPlanner:
     """Creates the slot tasks of one pipeline's laps.
 
     Args:
-        config: the pipeline.
+        parts: the run's.
         ownership: bumps the slots' epochs.
-        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        requests: the size of requests that the target's brokers take.
     """
 
-    def __init__(
-        self,
-        config: PipelineConfig,
-        ownership: Ownership,
-        mapping_partitions: int,
-        requests: RequestLimit,
-    ) -> None:
-        self._config, self._requests = config, requests
-        self._ownership = ownership
-        self._mapping_partitions = mapping_partitions
+    def __init__(self, parts: RunParts, ownership: Ownership) -> None:
+        config = self._config = parts.config
+        self._ownership, self._requests = ownership, parts.requests
+        self._mapping_partitions = parts.control.mapping_partitions
         self._registries = read_mapper_settings(config) if config.features.schema_mapping else None
         self._generations = self._read_generations()
 

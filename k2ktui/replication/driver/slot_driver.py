@@ -8,64 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.ownership.slot_owners import shared_slot_of
-from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.replication.driver.driver import Driver
-from k2ktui.replication.driver.laps import LapRunner
-from k2ktui.replication.driver.learned_limits import RequestLimit
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.reports.status import DriverStatus
-from k2ktui.replication.topics.discovery import TopicDiscovery
+from k2ktui.replication.topics.discovery import IsWanted, TopicDiscovery
 
 _ONE_SLOT = 1
-
-IsWanted = Callable[[SourcePartition], bool]
 
 
 class SlotDriver:
     """Takes one slot over and copies it until it is stopped or fenced.
 
     Args:
-        config: the pipeline.
+        parts: the run's. With ``until_caught_up``, the driver ends when every partition of the slot
+            has reached the end that it has when the slot is taken over, or has stopped.
         ownership: takes the slot over; closed when the driver has ended.
-        laps: runs the laps of all slots of this run.
         make_discovery: returns the discovery of the slot's partitions.
         status: what this driver writes.
-        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        until_caught_up: end when every partition of the slot has reached the end that it has when
-            the slot is taken over, or has stopped.
-        holds: returns what operators hold now; never waits.
-        requests: as for ``Driver``.
     """
 
     def __init__(
         self,
-        config: PipelineConfig,
+        parts: RunParts,
         ownership: Ownership,
-        laps: LapRunner,
         make_discovery: Callable[[IsWanted], TopicDiscovery],
         status: DriverStatus,
-        *,
-        mapping_partitions: int,
-        until_caught_up: bool = False,
-        holds: Callable[[], Holds] = lambda: NO_HOLDS,
-        requests: RequestLimit | None = None,
     ) -> None:
         self._ownership, self._status = ownership, status
         self._is_stopping = False
-        self._driver = Driver(
-            config,
-            ownership,
-            laps,
-            make_discovery(self._is_own),
-            status,
-            mapping_partitions=mapping_partitions,
-            until_caught_up=until_caught_up,
-            holds=holds,
-            requests=requests,
-        )
+        self._driver = Driver(parts, ownership, make_discovery(self._is_own), status)
 
     @property
     def has_started(self) -> bool:

@@ -257,7 +257,7 @@ async def _write_records(
         Fenced, SlotFailed, BatchRefused, CoordinatorError, OutcomeUnknown: as a slot's transaction.
     """
     records = make_records([(i, at_ms, key, value) for i, (key, value) in enumerate(entries)])
-    sender = BatchSender(wire, producer, Signal(wire.loop), lambda *_: None)
+    sender = BatchSender(wire, producer, Signal(wire.loop))
     if transactional:
         for (topic, number), code in (await add_partitions(wire, producer, where)).items():
             raise SlotFailed(f"{topic}-{number}: {code_name(code)}", code)

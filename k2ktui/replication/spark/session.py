@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import threading
 import time
 import warnings
@@ -23,9 +24,13 @@ from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.replication import _pyspark
-from k2ktui.replication.copying.packed_tasks import TaskPacker
 from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
-from k2ktui.replication.copying.worker import open_connections, refused_result, run_packed
+from k2ktui.replication.copying.worker import (
+    BothOptions,
+    open_connections,
+    refused_result,
+    run_pickled,
+)
 from k2ktui.replication.spark.archive import make_missing_archive
 from k2ktui.replication.spark.executors import (
     await_executors,
@@ -92,6 +97,25 @@ class NoWorkers(SparkEnded):
     exit_code = ExitCode.REFUSED
 
 
+def _lap(
+    tasks: Sequence[SlotTask], options: BothOptions
+) -> Callable[[Iterator[int]], Iterator[SlotResult]]:
+    """Return what the tasks of a job run: each a lap of one slot."""
+    # Bytes in place of objects: Spark's own pickling calls Python for each of thousands.
+    pickled = [pickle.dumps(task) for task in tasks]
+
+    def task(indexes: Iterator[int]) -> Iterator[SlotResult]:
+        from pyspark import TaskContext
+
+        attempt = TaskContext.get()
+        if attempt is not None and attempt.attemptNumber() > 0:
+            raise RuntimeError(REPEATED)
+        for index in indexes:
+            yield run_pickled(pickled[index], options)
+
+    return task
+
+
 class SparkRuntime:
     """A Spark session and its jobs.
 
@@ -125,7 +149,7 @@ class SparkRuntime:
         self._logins = LapLogins(source, target)
         self._jobs: ThreadPoolExecutor | None = None
         self._groups: dict[Future[list[SlotResult]], str] = {}
-        self._numbers, self._packer = count(1), TaskPacker()
+        self._numbers = count(1)
         self._context: Any = None
         self._java: SparkJava | None = None
         self._ahead = java
@@ -240,13 +264,13 @@ class SparkRuntime:
 
         On this machine, the future fails with NoWorkers if none starts. Then laps fail with it.
         """
-        source, target = self._logins.options()
+        options = self._logins.options()
         # Occupy a worker, so that the next task gets another one. On this machine, all tasks begin
         # at once anyway, and the first laps wait for the end.
         occupied_s = _LOCAL_WARM_S if is_local(self._settings.master) else _WARM_S
 
         def task(_: Iterator[int]) -> Iterator[int]:
-            open_connections(source, target)
+            open_connections(options)
             time.sleep(occupied_s)
             yield 0
 
@@ -404,27 +428,14 @@ class SparkRuntime:
 
     def _run_tasks(self, tasks: tuple[SlotTask, ...], group: str, number: int) -> list[SlotResult]:
         context = self._living()
-        source, target = self._logins.options()
+        options = self._logins.options()
         transforms = self._transforms
-        # Bytes in place of objects: Spark's own pickling calls Python for each of thousands.
-        packed = [self._packer.pack(task) for task in tasks]
-
-        def task(indexes: Iterator[int]) -> Iterator[SlotResult]:
-            from pyspark import TaskContext
-
-            attempt = TaskContext.get()
-            if attempt is not None and attempt.attemptNumber() > 0:
-                raise RuntimeError(REPEATED)
-            for index in indexes:
-                yield run_packed(packed[index], source, target)
-
-        count = len(packed)
         try:
             self._describe(group, _describe_lap(tasks, number), context)
             if tasks[0].transform is not None:
                 assert transforms is not None
                 return [transforms.run(task) for task in tasks]
-            return collect_all(context, count, task)
+            return collect_all(context, len(tasks), _lap(tasks, options))
         except Exception as error:
             ended = self._ended_message(context)
             log.info("job %s lost%s", group, ": Spark has ended" if ended else "")

@@ -21,11 +21,7 @@ from k2ktui.engine.status import HeldBack, count_lag
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
-from k2ktui.replication.copying.partition_faults import (
-    recreated_fault,
-    restored_fault,
-    target_ends_before_fault,
-)
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.copying.slot_task import Fault, FaultKind, Route, with_topics
 from k2ktui.replication.ownership.commit_state import CommittedPositions
@@ -56,6 +52,8 @@ _SHARED_S, _SHARED_MANY_S = 2.5, 6.0
 _CHANGED = (FaultKind.RECREATED, FaultKind.TARGET_GONE)
 # Number of partitions that a log line names.
 _NAMED = 10
+# Whether a discovery is of this partition.
+IsWanted = Callable[[SourcePartition], bool]
 # The topic id and the target topics of each partition.
 _Topics = dict[SourcePartition, tuple[str, tuple[TargetTopic, ...]]]
 
@@ -182,7 +180,7 @@ class TopicDiscovery:
         target: Cluster,
         topics: PairTopicsReader,
         committed: CommittedPositions,
-        is_wanted: Callable[[SourcePartition], bool] | None = None,
+        is_wanted: IsWanted | None = None,
         holds: Callable[[], Holds] = lambda: NO_HOLDS,
         losses: LostPositions | None = None,
     ) -> None:
@@ -443,8 +441,8 @@ class TopicDiscovery:
         for source, position in positions.items() if ends else ():
             if (at := position.beyond(ends)) is not None:
                 target = at.topic, at.partition
-                yield target_ends_before_fault(
-                    source, target, ends[target], at.end, position.offset
+                yield partition_faults.TARGET_ENDS_BEFORE.at(
+                    source, position.offset, target=target, end=ends[target], written=at.end
                 )
 
     def _ends(
@@ -561,18 +559,11 @@ def _incarnation_fault(
 ) -> Fault | None:
     """Return a fault if the position belongs to another incarnation of either topic."""
     if position.stopped:
-        return restored_fault(source, position)
+        return partition_faults.RESTORED.at(source, position.offset, reason=position.stopped)
     if position.topic_id and topic_id and position.topic_id != topic_id:
-        return recreated_fault(source, position.offset)
+        return partition_faults.RECREATED.at(source, position.offset)
     for target in targets:
         before = position.target_topics.get(target.name, "")
         if before and target.topic_id and before != target.topic_id:
-            return Fault(
-                source,
-                FaultKind.TARGET_GONE,
-                f"topic {target.name} was deleted and created again on the target: the records up "
-                f"to offset {position.offset} of {source} were in the deleted topic",
-                f"Clear the positions of {source.topic} to copy it again from its start.",
-                position.offset,
-            )
+            return partition_faults.TARGET_RECREATED.at(source, position.offset, target=target.name)
     return None

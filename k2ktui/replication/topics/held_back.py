@@ -16,7 +16,8 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HELD_BACK_S, HeldBack
 from k2ktui.kafka.admin.open_transactions import OpenTransaction, oldest_transactions
 from k2ktui.kafka.clients import Cluster, Partition
-from k2ktui.replication.copying.slot_task import Fault, FaultKind
+from k2ktui.replication.copying.partition_faults import HELD_BACK
+from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.replication.reports.events import Event, Note
 from k2ktui.text import list_names
 
@@ -183,21 +184,8 @@ class HeldBackWatch:
             waits = position is not None and held.stable <= position.offset < until.get(source, 0)
             # Only the observed time stops a partition: a producer may write old timestamps.
             if waits and held.observed_s >= HELD_BACK_S:
-                stopped.append(_fault(source, held))
+                stopped.append(HELD_BACK.at(source, held.stable, what=held.text()))
             elif held.age_s >= self._next_report_age.get(source, 0.0):
                 self._next_report_age[source] = 2 * held.age_s
                 self._report(Note(f"{source}: {held.text()}"))
         return stopped
-
-
-def _fault(source: SourcePartition, held: HeldBack) -> Fault:
-    return Fault(
-        source,
-        FaultKind.HELD_BACK,
-        f"{source} is not caught up: {held.text()}. Its records are copied once that transaction "
-        "is committed or aborted",
-        "Stop or restart its producer; abort an abandoned transaction with "
-        f"kafka-transactions.sh --bootstrap-server SOURCE abort --topic {source.topic} "
-        f"--partition {source.partition} --start-offset {held.stable}.",
-        held.stable,
-    )

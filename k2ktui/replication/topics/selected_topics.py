@@ -15,7 +15,8 @@ from k2ktui.engine.topics import TopicSelection
 from k2ktui.errors import ClusterRefused, K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topic_description import is_missing
-from k2ktui.replication.copying.slot_task import Fault, FaultKind
+from k2ktui.replication.copying.partition_faults import UNDESCRIBED
+from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.text import list_names, safe_text
 
 log = logging.getLogger(__name__)
@@ -72,16 +73,7 @@ class SelectedTopics:
             if isinstance(topic, TopicDescription):
                 topics.append(topic)
             elif name in listed:
-                faults.append(
-                    Fault(
-                        SourcePartition(name, 0),
-                        FaultKind.GONE,
-                        f"topic {name} is selected by name but cannot be described on the "
-                        f"source: {topic.str()}",
-                        "Create it, grant Describe and Read on it, or remove it from "
-                        "replication.source.topic.",
-                    )
-                )
+                faults.append(UNDESCRIBED.at(SourcePartition(name, 0), -1, reason=topic.str()))
             elif topic.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 refused[name] = ClusterRefused(
                     f"the source principal may not describe {safe_text(name)}",

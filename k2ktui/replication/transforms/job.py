@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from k2ktui.registry.mapper import SchemaMapperSettings
+    from k2ktui.replication.copying.worker import BothOptions
     from k2ktui.replication.transforms.schemas import TransformSchemas
 
 _TASK = "k2ktui.slot.task"
@@ -62,8 +63,6 @@ _SETTINGS = {
     "spark.sql.ui.explainMode": "simple",
 }
 
-Options = Mapping[str, Any]
-
 
 class TransformJobs:
     """The RDDs of a session's transforms: one for each, which all laps of all slots use.
@@ -82,7 +81,7 @@ class TransformJobs:
     def __init__(
         self,
         context: Any,
-        options: Callable[[], tuple[Options, Options]],
+        options: Callable[[], BothOptions],
         schemas: TransformSchemas | None = None,
     ) -> None:
         self._context = context
@@ -261,7 +260,7 @@ class TransformJobs:
         return bytes(row[0])
 
     def _plan(self, transform: Transform, name: str, *, writes: bool) -> Any:
-        source, target = self._options()
+        options = self._options()
         codecs = self._codecs(transform, name, writes=writes)
         registries = None if self._schemas is None else self._schemas.mapper_settings()
 
@@ -270,8 +269,8 @@ class TransformJobs:
 
             task = _current_task(registries)
             if task is None:
-                return read_samples(source, target, layout)
-            return read_rows(task, source, target, layout)
+                return read_samples(options, layout)
+            return read_rows(task, options, layout)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -280,10 +279,10 @@ class TransformJobs:
 
             task, result = _current_task(registries), b""
             if task is None:
-                warm_up_writing(batches, source, target)
+                warm_up_writing(batches, options)
             else:
                 encoded = encode_batches(batches, codecs)
-                result = pickle.dumps(write_rows(task, encoded, source, target))
+                result = pickle.dumps(write_rows(task, encoded, options))
             yield pa.RecordBatch.from_pydict({"result": [result]})
 
         return self.apply(transform, read, name).mapInArrow(write, "result BINARY")

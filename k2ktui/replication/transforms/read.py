@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,12 +26,17 @@ from k2ktui.log.record_columns import (
 from k2ktui.log.record_headers import native_rows
 from k2ktui.log.records import decode_records
 from k2ktui.replication.copying.batch_origins import BatchOrigins
-from k2ktui.replication.copying.origin_decisions import OriginDecisions
+from k2ktui.replication.copying.lookups import OriginDecisions
 from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderState
 from k2ktui.replication.copying.slot_settings import FetchSettings
 from k2ktui.replication.copying.slot_task import SlotTask, SourceLogBounds
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
-from k2ktui.replication.copying.worker import known_origins, open_connections, run_connected
+from k2ktui.replication.copying.worker import (
+    BothOptions,
+    known_origins,
+    open_connections,
+    run_connected,
+)
 from k2ktui.replication.transforms import rows
 
 if TYPE_CHECKING:
@@ -77,20 +82,16 @@ class ReadFacts:
 
 
 def read_rows(
-    task: SlotTask,
-    source: Mapping[str, Any],
-    target: Mapping[str, Any],
-    layout: rows.InputLayout,
+    task: SlotTask, options: BothOptions, layout: rows.InputLayout
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a micro-batch, and last a row with its ``ReadFacts``."""
     cpu, began_at = time.process_time(), time.time()
     facts = ReadFacts(began_at=began_at)
     try:
-        origins = known_origins(task, source, target)
+        origins = known_origins(task, options)
         read = run_connected(
-            source,
-            target,
-            lambda wire, _: MicroBatchReader(task, wire, origins).run(),
+            options,
+            lambda to: MicroBatchReader(task, to.source, origins).run(),
             task.clusters,
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
@@ -108,11 +109,9 @@ def read_rows(
     yield rows.facts_batch(pickle.dumps(facts), layout)
 
 
-def read_samples(
-    source: Mapping[str, Any], target: Mapping[str, Any], layout: rows.InputLayout
-) -> Iterator[pa.RecordBatch]:
+def read_samples(options: BothOptions, layout: rows.InputLayout) -> Iterator[pa.RecordBatch]:
     """Connect to the clusters, and yield records that are not written."""
-    open_connections(source, target)
+    open_connections(options)
     # Spark parses what has an escaped character.
     values = (b"{}", b'{"\\u0061":0}')
     records = [KafkaRecord(at, b"{}", values[at % 2], (), 0) for at in range(_SAMPLES)]
@@ -192,7 +191,6 @@ class MicroBatchReader:
             )
         finally:
             self._fetcher.close()
-            self._decisions.close()
 
     async def _fetch(self) -> None:
         began = monotonic()

@@ -18,9 +18,9 @@ from k2ktui.log.records import I64, Records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_router import choose_partitions, encode_letters, spread
 from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
+from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot_task import Route, SkippedRecords, SlotTask, UnknownSchemas
 from k2ktui.replication.transforms.rows import join_record
@@ -91,7 +91,10 @@ class TransformRouter:
                 return None
         _stop_before(reader, transformed, first.offset)
         step = plan_steps(self._transform)[first.step]
-        reader.stop(partition_faults.transform_fault(reader.source, step, first.offset))
+        if step.startswith("sink."):
+            reader.stop(partition_faults.SINK.at(reader.source, first.offset, step=step))
+        else:
+            reader.stop(partition_faults.TRANSFORM.at(reader.source, first.offset, step=step))
         return None
 
     def _count_skipped(self, reader: PartitionReader, transformed: Transformed) -> None:

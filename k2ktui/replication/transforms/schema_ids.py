@@ -11,8 +11,8 @@ from k2ktui.log.records import Records
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit
 from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
 
 _NONE = np.empty(0, dtype=np.int64)

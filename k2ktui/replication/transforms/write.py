@@ -6,17 +6,17 @@ import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from k2ktui.kafka.wire.cluster import Signal, Wire
 from k2ktui.replication.copying.batch_sender import GONE_AFTER_S, SlotFailed
+from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.lap_failures import LAP_FAILURES
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, make_readers
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot_task import LapOutcome, SlotResult, SlotTask
 from k2ktui.replication.copying.transaction_writer import LEADER_RETRY_S, TransactionWriter
-from k2ktui.replication.copying.worker import known_schemas, open_connections, run_lap
+from k2ktui.replication.copying.worker import BothOptions, known_schemas, open_connections, run_lap
 from k2ktui.replication.transforms.read import ReadFacts
 from k2ktui.replication.transforms.router import TransformRouter
 from k2ktui.replication.transforms.transformed import Transformed, collect
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def write_rows(
-    task: SlotTask,
-    batches: Iterable[pa.RecordBatch],
-    source: Mapping[str, Any],
-    target: Mapping[str, Any],
+    task: SlotTask, batches: Iterable[pa.RecordBatch], options: BothOptions
 ) -> SlotResult:
     """Write the transformed records of a micro-batch; the result is that of the slot's lap.
 
@@ -43,19 +40,16 @@ def write_rows(
     known = known_schemas(task)
     result = run_lap(
         task,
-        source,
-        target,
-        lambda _, target_wire: MicroBatchWriter(task, target_wire, transformed, facts, known).run,
+        options,
+        lambda to: MicroBatchWriter(task, to.target, transformed, facts, known).run(),
     )
     stats = replace(result.stats, cpu_s=result.stats.cpu_s + facts.cpu_s)
     return replace(result, stats=stats, began_at=facts.began_at)
 
 
-def warm_up_writing(
-    batches: Iterable[pa.RecordBatch], source: Mapping[str, Any], target: Mapping[str, Any]
-) -> None:
+def warm_up_writing(batches: Iterable[pa.RecordBatch], options: BothOptions) -> None:
     """Connect to the clusters, and read the transformed records without writing them."""
-    open_connections(source, target)
+    open_connections(options)
     for batch in batches:
         batch.validate()
 

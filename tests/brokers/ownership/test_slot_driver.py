@@ -37,6 +37,7 @@ from tests.support.clusters.kafka import (
     produce,
     unique_name,
 )
+from tests.support.model.run_parts import run_parts
 from tests.support.pipelines.copied import Copied
 from tests.unit.replication.test_client_settings import pipeline
 
@@ -112,12 +113,10 @@ class Discovery:
 
 def make_driver(ownership: Any, laps: Laps, status: RunStatus) -> SlotDriver:
     return SlotDriver(
-        pipeline(),
+        run_parts(pipeline(), laps),
         ownership,
-        laps,
         lambda is_wanted: Discovery(ownership, is_wanted),  # type: ignore[arg-type, return-value]
         status.add_driver(SLOT),
-        mapping_partitions=0,
     )
 
 
@@ -183,12 +182,10 @@ def test_a_driver_without_any_lap_notices_that_it_was_fenced() -> None:
     ownership.confirm = fail(superseded("p"))
     laps, events = Laps(), list[Event]()
     driver = Driver(
-        pipeline(),
+        run_parts(pipeline(), laps),
         ownership,
-        cast("Any", laps),
         cast("Any", Discovery(ownership, lambda source: False)),
         RunStatus("p", events.append).add_driver(),
-        mapping_partitions=0,
     )
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
@@ -218,12 +215,10 @@ def test_each_partition_is_in_one_slot(topic: str, partition: int, slots: int) -
         ownership.topic, ownership.pipeline_run = CommitTopic("c", 1, "g", shared_slot=slot), layout
         filters: list[Any] = []
         SlotDriver(
-            pipeline(),
+            run_parts(pipeline(), Laps()),
             ownership,
-            Laps(),
             lambda is_wanted, filters=filters: filters.append(is_wanted),  # type: ignore[misc]
             RunStatus("p", print).add_driver(slot),
-            mapping_partitions=0,
         )
         wanted.append(filters[0](source))
     assert wanted.count(True) == 1

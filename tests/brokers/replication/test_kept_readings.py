@@ -79,7 +79,7 @@ class Slot:
         )
         state = StateTopics("p", self.copy, 1, self.commits, 0, "", 0)
         task = SlotTask(0, self.token, True, state, CommitPolicy(_LAP_S), assignments)
-        result = worker.run_slot(replace(task, **changes), self.source, self.target)
+        result = worker.run_slot(replace(task, **changes), (self.source, self.target))
         self.positions.update(result.positions)
         return result
 
@@ -101,7 +101,7 @@ class Slot:
         assert records == 0
 
     def close(self) -> None:
-        worker._disconnect(self.source, self.target)  # noqa: SLF001 - it runs no more laps
+        worker._disconnect((self.source, self.target))  # noqa: SLF001 - it runs no more laps
         for wire in self.wires:
             wire.close()
         self.loop.close()

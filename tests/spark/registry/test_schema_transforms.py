@@ -19,7 +19,7 @@ from k2ktui.log.record import TimestampType, record_at
 from k2ktui.log.records import Records, decode_records
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.replication.copying.schema_lookups import KnownSchemas, MapId
+from k2ktui.replication.copying.known_schemas import KnownSchemas, MapId
 from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot_task import FaultKind
 from k2ktui.replication.topics.naming import target_names

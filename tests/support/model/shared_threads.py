@@ -12,13 +12,13 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.control.topics import ensure_control_topics
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.driver.heartbeat import Heartbeat
+from k2ktui.replication.driver.run_parts import RunParts
 from k2ktui.replication.reports.events import Finished, Note, Report, Waiting, report_text
 from k2ktui.replication.reports.status import PROGRESS_S, RunStatus
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.standby import beat_interval_s
-from k2ktui.whole_runs import RunParts
 from tests.support.clusters.kafka import TIMEOUT, eventually, produce
 from tests.support.model.thread_laps import ThreadLaps
 from tests.support.oracle.judge import Expected, prove
@@ -56,6 +56,7 @@ class ThreadRun:
         source, target = source_cluster(config), target_cluster(config)
         control = ensure_control_topics(config, target, {})
         parts = RunParts(
+            config,
             source,
             target,
             options[1],
@@ -66,9 +67,7 @@ class ThreadRun:
             take_over=take_over,
             until_caught_up=until_caught_up,
         )
-        self.ended: Future[Finished] = pool.submit(
-            SharedRun(config, parts).run, SLOTS, self.stopping
-        )
+        self.ended: Future[Finished] = pool.submit(SharedRun(parts).run, SLOTS, self.stopping)
 
     @property
     def owns(self) -> int:

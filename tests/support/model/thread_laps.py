@@ -52,4 +52,4 @@ class ThreadLaps:
         if not hasattr(self._local, "name"):
             self._local.name = unique_name("lap")
         source, target = ({**option, "client_id": self._local.name} for option in self._options)
-        return [run_slot(task, source, target) for task in tasks]
+        return [run_slot(task, (source, target)) for task in tasks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ class _Metadata:
 def pump_until(answer: TopicInfo | None, rounds: int, settings: ProduceSettings = DEFAULTS) -> None:
     loop = Loop()
     wire: Any = _Metadata(loop, answer)
-    sender = BatchSender(wire, Producer(None, 1, 0), Signal(loop), lambda *_: None, settings)
+    sender = BatchSender(wire, Producer(None, 1, 0), Signal(loop), settings)
 
     async def run() -> None:
         sender.offer(OutgoingBatch(TARGET, memoryview(bytearray(61)), 1))
@@ -88,10 +89,9 @@ def test_an_acknowledgement_without_an_offset_is_no_mapping(base_offset: int) ->
     loop = Loop()
     wire: Any = _Acknowledging(loop, base_offset)
     landed: list[int] = []
-    sender = BatchSender(
-        wire, Producer(None, 1, 0), Signal(loop), lambda _, base: landed.append(base)
-    )
-    sender.offer(OutgoingBatch(TARGET, memoryview(bytearray(61)), 1))
+    owner: Any = SimpleNamespace(acknowledge=lambda _, base: landed.append(base))
+    sender = BatchSender(wire, Producer(None, 1, 0), Signal(loop))
+    sender.offer(OutgoingBatch(TARGET, memoryview(bytearray(61)), 1, owner=owner))
     try:
         if base_offset < 0:
             with pytest.raises(BatchRefused, match="has no offset"):
@@ -120,7 +120,7 @@ def test_what_an_error_code_stops(
     monkeypatch.setattr(module, "UNAVAILABLE_AFTER_S", 0.1)
     loop = Loop()
     wire: Any = _Acknowledging(loop, -1, code)
-    sender = BatchSender(wire, Producer("x", 1, 0), Signal(loop), lambda *_: None)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(loop))
     sender.offer(OutgoingBatch(TARGET, memoryview(bytearray(61)), 1))
     try:
         with pytest.raises(error) as raised:
@@ -158,7 +158,7 @@ def test_each_partition_has_its_own_time(
     loop = Loop()
     wire: Any = _Failing(loop)
     monkeypatch.setattr(module, "monotonic", lambda: wire.now)
-    sender = BatchSender(wire, Producer("x", 1, 0), Signal(loop), lambda *_: None)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(loop))
 
     async def run() -> None:
         for second in range(100):
@@ -238,7 +238,7 @@ class _Narrow(_Metadata):
 
 
 def send_to(wire: Any, sizes: Sequence[int], count: int = 2) -> BatchSender:
-    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop), lambda *_: None)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop))
     for number, size in enumerate(sizes):
         sender.offer(OutgoingBatch(("t", number), memoryview(bytearray(size)), count))
     try:
@@ -281,7 +281,7 @@ def test_a_batch_alone_that_closes_the_connection_ends_the_lap(
 def test_a_broker_that_stops_does_not_make_requests_smaller() -> None:
     """It has taken as much before, or closes connections on the smallest requests, too."""
     wire: Any = _Narrow(Loop(), lambda before: -1 if 1 <= before <= 5 else 100_000, 8)
-    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop), lambda *_: None)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(wire.loop))
 
     async def run() -> None:
         for _ in range(2):

@@ -30,11 +30,11 @@ from k2ktui.replication.copying.slot_settings import fetch_settings
 from k2ktui.replication.copying.slot_task import Assignment, CopyPath, SlotTask
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.driver.laps import LapPlanner
-from k2ktui.replication.driver.learned_limits import RequestLimit
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.topics.routing import choose_path, routes_for
 from k2ktui.replication.topics.targets import TargetTopic
+from tests.support.model.run_parts import run_parts
 from tests.unit.replication.test_partition_reader import batch
 from tests.unit.replication.test_reader_model import FOREVER, Brokers, a_feed
 
@@ -60,7 +60,7 @@ def task(config: PipelineConfig) -> SlotTask:
     ownership: Any = SimpleNamespace(
         renew=lambda slot: None, topic=topic, run=SimpleNamespace(term=1), pair=UNKNOWN_PAIR
     )
-    return LapPlanner(config, ownership, 0, RequestLimit()).make_task(SlotState(0, 0), ())
+    return LapPlanner(run_parts(config), ownership).make_task(SlotState(0, 0), ())
 
 
 def first_fetch(config: PipelineConfig) -> tuple[Any, float]:
@@ -204,7 +204,7 @@ def requests_for_two_batches(config: PipelineConfig) -> int:
     loop = Loop()
     target: Any = Collector(loop)
     settings = task(config).produce
-    sender = BatchSender(target, Producer(None, 1, 0), Signal(loop), lambda *_: None, settings)
+    sender = BatchSender(target, Producer(None, 1, 0), Signal(loop), settings)
     for partition in (0, 1):
         sender.offer(OutgoingBatch(("t", partition), memoryview(bytearray(1500)), 1))
     loop.run(sender.pump)

@@ -26,6 +26,7 @@ from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
+from tests.support.model.run_parts import run_parts
 from tests.unit.replication.test_client_settings import pipeline
 
 GONE, OTHER = SourcePartition("gone", 0), SourcePartition("other", 0)
@@ -85,7 +86,7 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     discovery: Any = Discovery()
     events: list[Event] = []
     status = RunStatus("p", events.append).add_driver()
-    driver = Driver(pipeline(), ownership, spark, discovery, status, mapping_partitions=0)
+    driver = Driver(run_parts(pipeline(), spark), ownership, discovery, status)
 
     def next_lap(number: int) -> SlotTask:
         eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")

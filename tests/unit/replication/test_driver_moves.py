@@ -24,6 +24,7 @@ from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
+from tests.support.model.run_parts import run_parts
 from tests.unit.replication.test_client_settings import pipeline
 
 MOVES, OTHER = SourcePartition("moves", 0), SourcePartition("other", 0)
@@ -82,7 +83,7 @@ def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
     events: list[Event] = []
     status = RunStatus("p", events.append)
     own = status.add_driver()
-    driver = Driver(pipeline(), ownership, spark, discovery, own, mapping_partitions=0)
+    driver = Driver(run_parts(pipeline(), spark), ownership, discovery, own)
 
     def next_lap(number: int) -> list[SourcePartition]:
         eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
@@ -120,15 +121,9 @@ def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
         ownership: Any = Interrupted(before)
         spark: Any = Laps()
         discovery: Any = Discovery()
-        driver = Driver(
-            pipeline(),
-            ownership,
-            spark,
-            discovery,
-            RunStatus("p", lambda report: None).add_driver(),
-            mapping_partitions=0,
-            until_caught_up=True,
-        )
+        parts = run_parts(pipeline(), spark, until_caught_up=True)
+        status = RunStatus("p", lambda report: None).add_driver()
+        driver = Driver(parts, ownership, discovery, status)
         with ThreadPoolExecutor(1) as pool:
             ended = pool.submit(driver.run, 1)
             eventually(lambda: spark.tasks, "a lap")  # noqa: B023
@@ -151,7 +146,7 @@ def test_a_driver_without_a_lap_finds_the_release(monkeypatch: pytest.MonkeyPatc
     events: list[Event] = []
     status = RunStatus("p", events.append)
     own = status.add_driver()
-    driver = Driver(pipeline(), ownership, spark, discovery, own, mapping_partitions=0)
+    driver = Driver(run_parts(pipeline(), spark), ownership, discovery, own)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
         try:

@@ -18,6 +18,7 @@ from k2ktui.replication.reports.status import RunStatus
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import TIMEOUT, eventually
+from tests.support.model.run_parts import run_parts
 from tests.unit.replication.test_client_settings import pipeline
 
 HELD, OTHER = SourcePartition("held", 0), SourcePartition("other", 0)
@@ -74,15 +75,8 @@ def test_laps_without_what_is_held() -> None:
     spark: Any = Laps()
     discovery: Any = Discovery()
     status = RunStatus("p", events.append)
-    driver = Driver(
-        pipeline(),
-        ownership,
-        spark,
-        discovery,
-        status.add_driver(),
-        mapping_partitions=0,
-        holds=operator,
-    )
+    parts = run_parts(pipeline(), spark, holds=operator)
+    driver = Driver(parts, ownership, discovery, status.add_driver())
 
     def next_lap(number: int) -> list[SourcePartition]:
         eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}")
@@ -125,16 +119,10 @@ def test_a_run_that_ends_when_caught_up_names_them() -> None:
     ownership: Any = Whole()
     spark: Any = Laps()
     discovery: Any = Discovery()
-    driver = Driver(
-        pipeline(),
-        ownership,
-        spark,
-        discovery,
-        RunStatus("p", lambda report: None).add_driver(),
-        mapping_partitions=0,
-        until_caught_up=True,
-        holds=Operator(Holds([HOLD])),
-    )
+    held = Operator(Holds([HOLD]))
+    parts = run_parts(pipeline(), spark, until_caught_up=True, holds=held)
+    status = RunStatus("p", lambda report: None).add_driver()
+    driver = Driver(parts, ownership, discovery, status)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run, 1)
         eventually(lambda: spark.tasks, "a lap")

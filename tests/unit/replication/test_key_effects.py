@@ -38,6 +38,7 @@ from k2ktui.sync import commit_snapshots
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.loop.metrics import CATALOG
 from k2ktui.sync.moves.plans import plan_options
+from tests.support.model.run_parts import run_parts
 from tests.support.pipelines.modes import in_mode
 from tests.unit.replication.test_client_settings import pipeline, task
 
@@ -403,7 +404,7 @@ def driver(config: PipelineConfig, ownership: Any, events: list[Event]) -> Drive
     spark: Any = SimpleNamespace()
     discovery: Any = NoDiscovery()
     status = RunStatus("p", events.append).add_driver()
-    return Driver(config, ownership, spark, discovery, status, mapping_partitions=0)
+    return Driver(run_parts(config, spark), ownership, discovery, status)
 
 
 def test_a_commit_sync_timeout_ends_a_start_or_is_repeated(

@@ -7,12 +7,7 @@ import pytest
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.replication.copying.batch_sender import BatchRefused, PartitionsUnavailable
-from k2ktui.replication.copying.lap_failures import (
-    JoinRefused,
-    batch_faults,
-    join_faults,
-    unavailable_faults,
-)
+from k2ktui.replication.copying.lap_failures import FailedLap, JoinRefused
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_faults import refused_fault
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -52,11 +47,15 @@ class Lap:
     def __init__(self, *dirty: int) -> None:
         self.readers = [PartitionReader(assignment) for assignment in ASSIGNMENTS]
         self.state = StateRecords(TASK)
+        self.failed = self.with_waiting()
         for number in dirty:
             self.readers[number].handed = 9
 
     def refuse(self, where: TargetPartition, code: int) -> list[Fault]:
-        return batch_faults(BatchRefused(state_batch(where), code, ""), self.readers, self.state)
+        return self.failed.batch_faults(BatchRefused(state_batch(where), code, ""))
+
+    def with_waiting(self, *waiting: OutgoingBatch) -> FailedLap:
+        return FailedLap(TASK, self.readers, self.state, waiting)
 
     def of(self, where: TargetPartition) -> set[SourcePartition]:
         return {reader.source for reader in self.readers if where in self.state.targets(reader)}
@@ -128,7 +127,7 @@ def test_what_the_coordinator_refuses_is_at_fault_once() -> None:
         "t-0 on the target cannot be added to a transaction: TOPIC_AUTHORIZATION_FAILED (29), "
         "and 1 more"
     )
-    faults = join_faults(refused, [*batches, state_batch(MAPPING)], lap.readers, lap.state)
+    faults = lap.with_waiting(*batches, state_batch(MAPPING)).join_faults(refused)
     assert sources_of(faults) == lap.of(MAPPING)
     (own,) = [fault for fault in faults if fault.source == SOURCES[0]]
     assert own.message.startswith("t-0 on the target rejected t-0 at offset 7: ")
@@ -139,7 +138,7 @@ def test_partitions_wait_for_their_mapping_and_all_of_them_for_the_commit_topic(
 
     def wait_for(where: TargetPartition) -> set[SourcePartition]:
         failed = PartitionsUnavailable({where: "it has no leader"})
-        return sources_of(unavailable_faults(failed, lap.readers, [], lap.state))
+        return sources_of(lap.failed.unavailable_faults(failed))
 
     for transactional in (False, True):
         lap.state.transactional = transactional

@@ -18,11 +18,12 @@ from k2ktui.log.rebuild import build_batches
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import decode_records, make_records
 from k2ktui.log.schema_id_columns import UsedId
-from k2ktui.replication.copying import schema_lookups
+from k2ktui.replication.copying import known_schemas, lookups
 from k2ktui.replication.copying.batch_router import BatchRouter
+from k2ktui.replication.copying.known_schemas import KnownSchemas
+from k2ktui.replication.copying.lookups import SchemaLookups
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
 from k2ktui.replication.copying.slot_task import (
     Assignment,
     CopyPath,
@@ -328,7 +329,7 @@ def test_registries_that_do_not_answer_hold_back_and_then_stop(
     assert one.router.route(one.reader) is None
     one.settle()
     assert one.reader.fault is None and one.reader.ready
-    monkeypatch.setattr(schema_lookups, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(lookups, "PATIENCE_S", -1.0)
     assert one.lookups.settle([one.reader]) > 0
     fault = one.reader.fault
     assert fault is not None and fault.kind is FaultKind.UNAVAILABLE
@@ -339,7 +340,7 @@ def test_registries_that_do_not_answer_hold_back_and_then_stop(
 def test_registries_that_answer_again_continue(
     loop: Loop, registries: Registries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_lookups, "_RETRY_S", 0.0)
+    monkeypatch.setattr(lookups, "_RETRY_S", 0.0)
     registries.down = True
     one = lap(loop, registries, [[(None, avro(1))]])
     assert one.router.route(one.reader) is None
@@ -352,14 +353,14 @@ def test_an_unknown_id_is_looked_up_again(
     loop: Loop, registries: Registries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have been registered meanwhile."""
-    monkeypatch.setattr(schema_lookups, "_UNKNOWN_S", -1.0)
+    monkeypatch.setattr(known_schemas, "_UNKNOWN_S", -1.0)
     known = KnownSchemas(lambda: registries.map_id)
     used = SchemaPart.VALUE, SchemaId(SchemaIdForm.PREFIX, UNKNOWN_ID)
-    lookups: list[Mapping[UsedId, int | None]] = []
+    found: list[Mapping[UsedId, int | None]] = []
     for _ in range(2):
         loop.run(lambda: known.look_up(loop, [(SOURCE.topic, used)]))
-        lookups.append(dict(known.of(SOURCE.topic)))
+        found.append(dict(known.of(SOURCE.topic)))
         known.forget_unknown()
-    assert lookups == [{used: None}] * 2
+    assert found == [{used: None}] * 2
     assert registries.asked == [UNKNOWN_ID] * 2
     assert not known.of(SOURCE.topic)

@@ -1,4 +1,4 @@
-"""Looks up, beside the copying of a lap, the target's ids of schemas that records name."""
+"""Target ids of the schemas that records name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from time import monotonic
 
 from k2ktui.engine.schemas.ids import SchemaId, SchemaPart
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.wire.cluster import Loop, Signal
+from k2ktui.kafka.wire.cluster import Loop
 from k2ktui.log.schema_id_columns import REFUSED, KnownIds, UsedId
-from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit, no_answer
-from k2ktui.replication.copying import partition_faults
-from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.registry.lookup_limit import LookupLimit
 
-_RETRY_S = 0.5
 _POLL_S = 0.01
 # A schema may be registered at any time. Partitions that stopped are retried after 30 s.
 _UNKNOWN_S = 10.0
@@ -122,70 +119,3 @@ class KnownSchemas:
             if not target:
                 self._unknown_since[topic, used] = monotonic()
             self._ids[topic][used] = target
-
-
-class SchemaLookups:
-    """Looks up the ids that partitions wait for.
-
-    Args:
-        loop: the event loop of the lap.
-        known: what is known; None maps no ids.
-        signal: set after every look-up.
-    """
-
-    def __init__(self, loop: Loop, known: KnownSchemas | None, signal: Signal) -> None:
-        self._loop, self._known, self._signal = loop, known, signal
-        self._asking = self._closed = False
-        self._not_before = 0.0
-        self._failure: Exception | None = None
-
-    def settle(self, readers: Iterable[PartitionReader]) -> int:
-        """Release the partitions whose ids are known now, and look up those of the others.
-
-        Returns:
-            The number of bytes that were dropped, of partitions that stopped.
-
-        Raises:
-            Exception: a look-up failed because of a defect.
-        """
-        if self._known is None:
-            return 0
-        if self._failure is not None:
-            raise self._failure
-        self._known.forget_unknown()
-        waiting = [reader for reader in readers if reader.unresolved]
-        for reader in waiting:
-            reader.unresolved -= self._known.of(reader.source.topic).keys()
-        waiting = [reader for reader in waiting if reader.unresolved]
-        since = self._known.asked_since
-        if waiting and since and monotonic() - since > PATIENCE_S:
-            trouble = self._known.trouble or no_answer(PATIENCE_S)
-            if not self._asking:
-                self._known.asked_since = 0.0  # the next attempt has its own time
-            return sum(self._stop(reader, trouble) for reader in waiting)
-        asked = {(reader.source.topic, used) for reader in waiting for used in reader.unresolved}
-        if asked and not self._asking and not self._closed and monotonic() >= self._not_before:
-            self._asking = True
-            self._loop.spawn(self._look_up(self._known, asked))
-        return 0
-
-    def close(self) -> None:
-        """Look up nothing more."""
-        self._closed = True
-
-    def _stop(self, reader: PartitionReader, trouble: K2kError) -> int:
-        fault = partition_faults.registry_fault(reader.source, trouble, reader.handed)
-        reader.stop(fault)
-        reader.unresolved = frozenset()
-        return reader.drop_from(reader.handed)
-
-    async def _look_up(self, known: KnownSchemas, asked: set[tuple[str, UsedId]]) -> None:
-        try:
-            await known.look_up(self._loop, asked)
-        except K2kError:
-            self._not_before = monotonic() + _RETRY_S
-        except Exception as error:  # a defect here must end the lap, not stall it
-            self._failure = error
-        finally:
-            self._asking = False
-            self._signal.set()
