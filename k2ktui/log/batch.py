@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -50,8 +50,7 @@ class Defect(StrEnum):
     TRIMMED = "it starts before the position"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """A fetched batch; ``view`` is writable and holds exactly its bytes."""
 
     view: memoryview
@@ -63,7 +62,7 @@ class Batch:
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
     @property
     def is_control(self) -> bool:
@@ -142,10 +141,17 @@ def find_defect(batch: Batch, position: int) -> Defect | None:
 
 
 def stamp_producer(
-    view: memoryview, producer_id: int, epoch: int, sequence: int, *, transactional: bool
+    view: memoryview,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    *,
+    transactional: bool,
+    checksum_known: bool = False,
 ) -> None:
-    """Rewrite a batch in place for this producer, and recompute its CRC-32C.
+    """Rewrite a batch in place for this producer, and compute its CRC-32C over all of it.
 
+    That needs no checksum from before: ``checksum_known`` is ignored, it is for the core in C.
     Compression and records stay. The delete horizon flag of a compacted source (KIP-534) is
     cleared; record timestamps are deltas to the base timestamp with or without it.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import cache
+from typing import Protocol
 
 from k2ktui.errors import K2kError
 from k2ktui.log import batch
@@ -13,6 +14,26 @@ from k2ktui.log.decompress import decompress
 from k2ktui.native.binding import VARIABLE, Core, Library, Unavailable, is_required, load_library
 
 log = logging.getLogger(__name__)
+
+
+class ProducerStamp(Protocol):
+    """Rewrites a batch in place for a producer, as :func:`k2ktui.log.batch.stamp_producer`.
+
+    ``checksum_known``: the checksum in the batch is right. The core then does not read the records
+    again, and a byte of them that was damaged in memory meanwhile is found by the target.
+    """
+
+    def __call__(
+        self,
+        view: memoryview,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        /,
+        *,
+        transactional: bool,
+        checksum_known: bool,
+    ) -> None: ...
 
 
 class _Contexts(threading.local):
@@ -31,9 +52,10 @@ def core() -> Core | None:
     library = _library()
     if isinstance(library, str):
         return None
-    if _contexts.core is None:
-        _contexts.core = Core(library, _convert)
-    return _contexts.core
+    known = _contexts.core
+    if known is None:
+        known = _contexts.core = Core(library, _convert)
+    return known
 
 
 def why_not() -> str:
@@ -42,29 +64,14 @@ def why_not() -> str:
     return library if isinstance(library, str) else ""
 
 
-def stamp_producer(
-    view: memoryview,
-    producer_id: int,
-    epoch: int,
-    sequence: int,
-    *,
-    transactional: bool,
-    checksum_known: bool = False,
-) -> None:
-    """Rewrite a batch in place for this producer, as :func:`k2ktui.log.batch.stamp_producer`.
+def producer_stamp() -> ProducerStamp:
+    """Return what stamps batches in this thread.
 
-    ``checksum_known``: the checksum in the batch is right. The core then does not read the records
-    again, and a byte of them that was damaged in memory meanwhile is found by the target.
+    Raises:
+        K2kError: as ``core``.
     """
     in_c = core()
-    if in_c is None:
-        batch.stamp_producer(view, producer_id, epoch, sequence, transactional=transactional)
-        return
-    in_c.stamp(
-        *(view, producer_id, epoch, sequence),
-        transactional=transactional,
-        checksum_known=checksum_known,
-    )
+    return batch.stamp_producer if in_c is None else in_c.stamp
 
 
 @cache

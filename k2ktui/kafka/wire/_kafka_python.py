@@ -2,9 +2,9 @@
 
 kafka-python documents its clients, but not the layers below them (``kafka.net`` and
 ``kafka.protocol``). This module holds the private names of those layers: transports with zero-copy
-receive and scatter-gather send, the manager that uses them, and a protocol class with public names
-for what subclasses need. ``test_kafka_python_private.py`` checks each name and says
-what breaks without it; ``pyproject.toml`` pins the library's minor version.
+receive and scatter-gather send, the manager that uses them, the event loop, and a protocol class
+with public names for what subclasses need. ``test_kafka_python_private.py`` checks each name and
+says what breaks without it; ``pyproject.toml`` pins the library's minor version.
 
 The library reads 4 KiB at a time, joins the chunks and copies them into the frame. These transports
 receive directly into the buffer that the connection's parser provides (``zero_copy.py``).
@@ -17,12 +17,14 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from time import monotonic
+from types import FunctionType, MethodType
 from typing import Any
 
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.connection import KafkaConnection
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector, Task, yield_callback
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, BrokerVersionData
 from kafka.protocol.metadata import MetadataRequest
@@ -35,6 +37,7 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 _PIECES = 64
 # Time to handle a response that arrived together with the end of the connection.
 _LAST_RESPONSE_S = 0.05
+_FUNCTIONS = (FunctionType, MethodType)
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -54,6 +57,24 @@ def release_of(data: BrokerVersionData) -> str:
     )
     major, minor = newest[:2]
     return f"{major}.{minor + 1} or newer" if offers_more else f"{major}.{minor}"
+
+
+class Selector(NetworkSelector):  # type: ignore[misc]
+    """The library's event loop; it knows at once what a timer calls.
+
+    The library examines a function longer than all else that a timer takes, and each request has
+    one.
+    """
+
+    def call_at(self, when: float, task: Any) -> Any:
+        """Call a function, or run a task, at a monotonic time; return the task."""
+        if isinstance(task, _FUNCTIONS):
+            task = Task(yield_callback(task))
+        return super().call_at(when, task)
+
+    def call_later(self, delay: float, task: Any) -> Any:
+        """Call a function, or run a task, in some seconds; return the task."""
+        return self.call_at(monotonic() + delay, task)
 
 
 class _Handle:
@@ -234,6 +255,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     def is_throttled(self) -> bool:
         """Whether a broker has asked this client to send nothing for some time (quota)."""
         return any("throttle" in connection.paused for connection in self._conns.values())
+
+    def usable_connection(self, node_id: Any) -> Any:
+        """Return the connection to a node if it can be used as it is, None if not."""
+        connection = self._conns.get(node_id)
+        return connection if connection is not None and connection.connected else None
 
     def has_connection(self, node_id: Any) -> bool:
         """Whether there is a connection to a node, or one is being made."""

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 from kafka.errors import KafkaError, NodeNotReadyError, UnknownBrokerIdError
 from kafka.future import Future
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from k2ktui.errors import ConnectionFailed, LoginFailed
@@ -33,7 +32,7 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
-from k2ktui.kafka.wire._kafka_python import ClosedInUseError, release_of
+from k2ktui.kafka.wire._kafka_python import ClosedInUseError, Selector, release_of
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.wire.connections import (
     ConnectionManager,
@@ -103,7 +102,7 @@ class Loop:
     """An event loop that several ``Wire`` objects of one process share."""
 
     def __init__(self) -> None:
-        self.net = NetworkSelector(slow_task_threshold_secs=0)
+        self.net = Selector(slow_task_threshold_secs=0)
 
     def run(self, coroutine: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run the loop until the coroutine ends; return its value or raise its error."""

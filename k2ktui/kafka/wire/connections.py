@@ -101,6 +101,8 @@ class ConnectionManager(Manager):
                 certificate, or all ports are still closed after ``closed_until``.
             SaslAuthenticationFailedError: this login was refused less than 30 seconds ago.
         """
+        if self.bootstrapped and (usable := self.usable_connection(node_id)) is not None:
+            return usable  # whatever an attempt before it has left, such as a pause
         is_new = not self.has_connection(node_id)
         if is_new:
             self._renew()

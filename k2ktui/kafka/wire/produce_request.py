@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -62,8 +62,7 @@ class ProduceBatches:
         for topic, partitions in self._records.items():
             between += compact(topic) + varint(len(partitions) + 1)
             for index, batch in partitions:
-                between += _INDEX.pack(index) + varint(len(batch) + 1)
-                encoded += [between, batch]
+                encoded += (between + _INDEX.pack(index) + varint(len(batch) + 1), batch)
                 between = _NO_TAGS
             between += _NO_TAGS
         encoded.append(between + _NO_TAGS)
@@ -93,14 +92,13 @@ def make_produce_request(transactional_id: str | None, records: Records, version
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedPartition:
+class ProducedPartition(NamedTuple):
     """The result for one batch; ``base_offset`` is -1 if it was refused.
 
     ``record`` is the number of the first refused record in the batch, -1 if the broker names none.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     error_code: int
     base_offset: int
     error_message: str
@@ -144,10 +142,11 @@ def _topic(cursor: ProtocolReader) -> ProducedTopic:
 
 def _partition(cursor: ProtocolReader) -> ProducedPartition:
     index, error, base, _, _ = cursor.unpack(_PARTITION)
-    reasons = [_reason(cursor) for _ in range(cursor.count())]
-    general = cursor.text()
+    number = cursor.count()
+    reasons = [_reason(cursor) for _ in range(number)] if number else []
+    text, record = _refusal(reasons, cursor.text())
     cursor.skip_tags()
-    return ProducedPartition(index, error, base, *_refusal(reasons, general))
+    return ProducedPartition(index, error, base, text, record)
 
 
 def _refusal(reasons: Sequence[tuple[int, str]], general: str) -> tuple[str, int]:

@@ -45,11 +45,13 @@ class ProtocolReader:
 
     def count(self) -> int:
         """Read the length of a compact array, string or byte field; 0 for null."""
-        return max(0, self.varint() - 1)
+        number = self.varint()
+        return number - 1 if number else 0
 
     def text(self) -> str:
         """Read a compact string; empty for null."""
-        return str(self.take(self.count()), "utf-8")
+        size = self.count()
+        return str(self.take(size), "utf-8") if size else ""
 
     def skip_tags(self) -> None:
         """Skip the tagged fields."""

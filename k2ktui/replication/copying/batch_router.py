@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -35,13 +34,13 @@ from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import (
     SMALL_BATCH_BYTES,
-    SMALL_BYTES,
     PartitionReader,
+    is_small,
     now_ms,
 )
 from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
 from k2ktui.replication.copying.slot_settings import ProduceSettings
-from k2ktui.replication.copying.slot_task import CopyPath, Route, UnknownSchemas
+from k2ktui.replication.copying.slot_task import CopyPath, Route, SizeLimit, UnknownSchemas
 
 #: Level of the compression by the codec's number. Of zstd: merged text takes no more bytes than in
 #: batches of 16 KiB with level 3, as producers send them, and a fifth less time.
@@ -132,31 +131,33 @@ class BatchRouter:
             CorruptBatch: the first batch must be decoded but cannot be; nothing was taken.
             UnresolvedSchemas: schema ids of the first batch must be looked up; nothing was taken.
         """
-        rules, limit = reader.assignment.route, reader.size_limit
+        rules, limit, batch = reader.assignment.route, reader.size_limit, reader.ready.first
         if rules.path is CopyPath.RECORD and not rules.keeps_batches:
             return self._rebuild(reader, len(reader.ready), None)
         most = _REBUILT_BYTES if limit is None else limit.uncompressed
-        # A batch that cannot be decoded is copied unchanged, or its defect is reported below.
-        with suppress(CorruptBatch):
-            decoded = _decode_too_large(reader)
-            if decoded is not None:
-                return self._rebuild(reader, 1, most, decoded)
-            merged = self._merge(reader)
-            if merged is not None:
-                return [merged]
-            largest = self._largest(reader)
-            run = _small_batches(reader, merged_bytes(largest))
-            if run is not None:
-                return self._rebuild(reader, run.batches, largest, run)
-        batch = reader.ready.first
+        try:
+            if limit is not None:
+                decoded = _decode_too_large(batch, reader.handed, limit)
+                if decoded is not None:
+                    return self._rebuild(reader, 1, most, decoded)
+            if is_small(batch):
+                largest = self._largest(reader)
+                merged = self._merge(reader, largest)
+                if merged is not None:
+                    return [merged]
+                run = _small_batches(reader, merged_bytes(largest))
+                if run is not None:
+                    return self._rebuild(reader, run.batches, largest, run)
+        except CorruptBatch:
+            pass  # it is copied unchanged, or its defect is reported below
         if find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
-            unchanged = self._take_unchanged(reader)
+            unchanged = self._take_unchanged(reader, batch)
             if unchanged is not None:
                 return [unchanged]
         return self._rebuild(reader, 1, most)
 
-    def _merge(self, reader: PartitionReader) -> OutgoingBatch | None:
-        """Merge the next small batches in C, and take them.
+    def _merge(self, reader: PartitionReader, largest: int) -> OutgoingBatch | None:
+        """Merge the next small batches in C, up to a size before compression, and take them.
 
         Returns:
             None if records are changed on their way, if there are not enough such batches, or where
@@ -168,7 +169,6 @@ class BatchRouter:
         in_c = core()
         if in_c is None:
             return None
-        largest = self._largest(reader)
         most = merged_bytes(largest)
         pieces = reader.ready.mergeable(in_c, most, partial(_may_be_merged, reader))
         if not pieces:
@@ -200,27 +200,28 @@ class BatchRouter:
         largest = min(_REBUILT_BYTES, int(_SAFE_SHARE * taken))
         return largest if limit is None else min(largest, limit.uncompressed)
 
-    def _take_unchanged(self, reader: PartitionReader) -> OutgoingBatch | None:
+    def _take_unchanged(self, reader: PartitionReader, batch: Batch) -> OutgoingBatch | None:
         """Take the next batch as a whole, with the target's schema ids in their place.
 
         Returns:
             None if records of it cannot be copied as they are; nothing was taken.
         """
-        rules, batch = reader.assignment.route, reader.ready.first
+        rules, view = reader.assignment.route, batch.view
         assert rules.partition is not None
-        view = batch.view
         if rules.schemas is not None and self._ids is not None:
             mapped = self._ids.map_batch(reader, rules.schemas)
             if mapped is None:
                 return None
             view, unknown = mapped
             self._note(unknown)
-        reader.take()
-        target, rebuilt = (rules.topic, rules.partition), view is not batch.view
+        reader.take_merged(1, batch.last_offset, batch.leader_epoch)
         return OutgoingBatch(
-            *(target, view, batch.count, batch.base_offset),
+            (rules.topic, rules.partition),
+            view,
+            batch.count,
+            batch.base_offset,
             owner=reader,
-            rebuilt=rebuilt,
+            rebuilt=view is not batch.view,
             checksum_known=rules.schemas is None,
         )
 
@@ -329,7 +330,7 @@ def _may_be_merged(reader: PartitionReader, batch: Batch) -> bool:
     """
     return (
         batch.magic == 2
-        and len(batch.view) <= int(SMALL_BYTES[batch.attributes & COMPRESSION_MASK])
+        and is_small(batch)
         and batch.base_offset >= reader.handed
         and not reader.holds_refused(batch)
     )
@@ -352,19 +353,15 @@ def _sources_of(merged: Coalesced) -> I64 | None:
     return np.repeat(firsts - before, counts) + np.arange(merged.count)
 
 
-def _decode_too_large(reader: PartitionReader) -> Decoded | None:
-    """Decode the next batch if the target would probably refuse it for its size; None if not.
+def _decode_too_large(batch: Batch, position: int, limit: SizeLimit) -> Decoded | None:
+    """Decode a batch if the target would probably refuse it for its size; None if not.
 
     Raises:
         CorruptBatch: it cannot be decoded.
     """
-    limit = reader.size_limit
-    if limit is None:
-        return None
-    batch = reader.ready.first
     if len(batch.view) <= limit.sent:
         return None
-    decoded = decode_with_keys(batch, reader.handed)
+    decoded = decode_with_keys(batch, position)
     return decoded if built_bytes(decoded.records) > limit.uncompressed else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
@@ -38,7 +38,7 @@ from k2ktui.kafka.wire.codes import (
     code_name,
 )
 from k2ktui.log.batch import CorruptBatch, next_sequence
-from k2ktui.log.core import stamp_producer
+from k2ktui.log.core import producer_stamp
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.slot_settings import ProduceSettings
@@ -236,6 +236,9 @@ class BatchSender:
             request of several batches, as it does above ``socket.request.max.bytes``: the same
             batches are then sent with fewer others.
         acknowledged_bytes: size of the batches that the target has acknowledged.
+
+    Raises:
+        K2kError: the core in C is required, and cannot be used.
     """
 
     def __init__(
@@ -250,6 +253,7 @@ class BatchSender:
     ) -> None:
         self._wire = wire
         self._producer = producer
+        self._stamp_producer = producer_stamp()
         self._signal = signal
         self._settings, self._on_too_large = settings, on_too_large
         self._topic_ids, self._ends = topic_ids, ends
@@ -296,10 +300,14 @@ class BatchSender:
         if not (fresh and all(target in self._leaders for target in targets)):
             await self._look_up(targets)
 
-    def backlog(self, target: TargetPartition) -> int:
-        """Number of batches waiting for a target partition, not counting those in flight."""
-        queue = self._queues.get(target)
-        return len(queue.waiting) if queue else 0
+    def backlog(self, targets: Iterable[TargetPartition]) -> int:
+        """Most batches waiting for one of these partitions, not counting those in flight."""
+        most = 0
+        for target in targets:
+            queue = self._queues.get(target)
+            if queue is not None:
+                most = max(most, len(queue.waiting))
+        return most
 
     @property
     def idle(self) -> bool:
@@ -371,7 +379,7 @@ class BatchSender:
             sizes[node] += size
             batches[node].append((queue, self._take(queue, now)))
         for node, items in batches.items():
-            self._post(node, items)
+            self._post(node, items, sizes[node])
         return bool(batches)
 
     async def drain(self) -> None:
@@ -397,7 +405,7 @@ class BatchSender:
 
     def _stamp(self, outgoing: OutgoingBatch, sequence: int, now: float) -> None:
         outgoing.sequence, outgoing.first_sent = sequence, now
-        stamp_producer(
+        self._stamp_producer(
             outgoing.data,
             self._producer.producer_id,
             self._producer.epoch,
@@ -406,7 +414,7 @@ class BatchSender:
             checksum_known=outgoing.checksum_known,
         )
 
-    def _post(self, node: int, items: list[tuple[_Queue, OutgoingBatch]]) -> None:
+    def _post(self, node: int, items: list[tuple[_Queue, OutgoingBatch]], size: int) -> None:
         records: dict[str, list[tuple[int, memoryview]]] = defaultdict(list)
         for queue, outgoing in items:
             topic, partition = queue.target
@@ -416,7 +424,7 @@ class BatchSender:
         request = produce_request.make_produce_request(
             self._producer.transactional_id, records, self._version
         )
-        sent = _Request(node, items, sum(len(outgoing.data) for _, outgoing in items))
+        sent = _Request(node, items, size)
         self._in_flight[node].append(sent)
         # Use callbacks instead of a coroutine per request: callbacks run in the order of responses,
         # while coroutines could process a response before an earlier one.

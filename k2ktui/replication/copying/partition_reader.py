@@ -61,6 +61,13 @@ SMALL_UNCOMPRESSED_BYTES = 256 << 10
 SMALL_BYTES = np.array([SMALL_UNCOMPRESSED_BYTES] + [SMALL_BATCH_BYTES] * COMPRESSION_MASK)
 _SCANNED_FROM = 3
 
+
+def is_small(batch: Batch) -> bool:
+    """Return whether a batch is small enough to be merged."""
+    compressed = batch.attributes & COMPRESSION_MASK
+    return len(batch.view) <= (SMALL_BATCH_BYTES if compressed else SMALL_UNCOMPRESSED_BYTES)
+
+
 Span = tuple[int, int]  # of source offsets: [first, end)
 
 
@@ -130,7 +137,7 @@ class PartitionReader:
         self.check_epoch = position.leader_epoch >= 0
         self.log_end = position.end
         self.ready = WaitingBatches()
-        self.ready_bytes = 0
+        self.ready_bytes = 0  # of ``ready``; it is 0 only if no batch waits
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
         self.undecided: set[int] = set()
@@ -384,7 +391,9 @@ class PartitionReader:
         first = outgoing.first_source if sources is None else int(sources[0])
         if self._first_landed is not None and target not in self._first_landed:
             self._first_landed[target] = FirstLanded(*target, first, base)
-        into = self._ranges.setdefault(target, RangeBuilder())
+        into = self._ranges.get(target)
+        if into is None:
+            into = self._ranges[target] = RangeBuilder()
         if sources is None:
             into.add_range(first, base, outgoing.count)
         else:
@@ -403,7 +412,7 @@ class PartitionReader:
     @property
     def can_be_routed(self) -> bool:
         """Whether a batch waits and everything is known that its route depends on."""
-        return bool(self.ready) and not self.undecided and not self.unresolved
+        return self.ready_bytes > 0 and not self.undecided and not self.unresolved
 
     @property
     def dirty(self) -> bool:
@@ -413,7 +422,7 @@ class PartitionReader:
     @property
     def active(self) -> bool:
         """Whether there is something to hand on or to commit."""
-        return bool(self.ready) or self.dirty
+        return self.ready_bytes > 0 or self.dirty
 
     @property
     def done(self) -> bool:

@@ -126,13 +126,13 @@ class SlotCopier:
         for reader in stopped:
             self._fetcher.release(reader.drop_from(reader.handed))
         for reader in writable:
+            held = reader.ready_bytes
             while reader.can_be_routed and self._writer.has_room(reader):
-                held = reader.ready_bytes
                 routed = self._router.route(reader)
-                self._fetcher.release(held - reader.ready_bytes)
                 if routed is None:
                     break
                 self._writer.add(reader, routed)
+            self._fetcher.release(held - reader.ready_bytes)
 
     def _all_done(self) -> bool:
         """Return whether every partition has reached its end or stopped."""

@@ -156,9 +156,9 @@ class TransactionWriter:
 
     def has_room(self, reader: PartitionReader) -> bool:
         """Return whether more of a partition may be added: the transaction and queues are short."""
-        return self._routed < self._task.policy.batch_size and not any(
-            self._sender.backlog(target) >= _QUEUE_LIMIT for target in self._targets[reader]
-        )
+        if self._routed >= self._task.policy.batch_size:
+            return False
+        return self._sender.backlog(self._targets[reader]) < _QUEUE_LIMIT
 
     def add(self, reader: PartitionReader, routed: Iterable[OutgoingBatch]) -> None:
         """Queue what was routed together of a partition; all of it is in the same transaction."""

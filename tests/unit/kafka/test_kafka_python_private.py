@@ -11,11 +11,12 @@ import socket
 import ssl
 from collections import deque
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from kafka.errors import CorrelationIdError, InvalidReceiveError
+from kafka.errors import CorrelationIdError, InvalidReceiveError, NodeNotReadyError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -175,6 +176,78 @@ def test_the_manager_and_the_connection_have_what_is_overridden() -> None:
         assert hasattr(KafkaConnectionManager, name), f"kafka.wire uses {name}"
     for name in ("run", "call_soon", "call_later", "cancel", "sleep", "wait_read", "close"):
         assert callable(getattr(NetworkSelector, name)), f"kafka.wire uses {name}"
+
+
+@pytest.mark.parametrize("kind", ["call_at", "call_later"])
+def test_a_timer_calls_functions_and_runs_coroutines_unless_it_is_cancelled(kind: str) -> None:
+    loop, called = Loop(), list[str]()
+
+    async def run() -> None:
+        await loop.sleep(0)
+        called.append("coroutine")
+
+    start = getattr(loop.net, kind)
+    loop.net.cancel(start(0, lambda: called.append("cancelled")))
+    for what in (lambda: called.append("function"), run, run()):
+        start(0, what)
+    _run_until(loop, lambda: len(called) == 3)
+    assert sorted(called) == ["coroutine", "coroutine", "function"]
+    loop.close()
+
+
+class Calls:
+    """Has a method to call later."""
+
+    count = 0
+
+    def call(self) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize("kind", ["call_at", "call_later"])
+def test_a_timer_calls_a_bound_method(kind: str) -> None:
+    loop, calls = Loop(), Calls()
+    getattr(loop.net, kind)(0, calls.call)
+    _run_until(loop, lambda: calls.count == 1)
+    loop.close()
+
+
+def test_a_timer_that_raises_stops_nothing_else() -> None:
+    loop, calls = Loop(), Calls()
+    loop.net.call_later(0, lambda: 1 / 0)
+    loop.net.call_later(0.01, calls.call)
+    _run_until(loop, lambda: calls.count == 1)
+    loop.close()
+
+
+def test_a_timer_can_be_cancelled_after_it_was_called() -> None:
+    """As a wait does that the timer has ended."""
+    loop, calls = Loop(), Calls()
+    timer = loop.net.call_later(0, calls.call)
+    _run_until(loop, lambda: calls.count == 1)
+    loop.net.cancel(timer)
+    loop.net.call_later(0, calls.call)
+    _run_until(loop, lambda: calls.count == 2)
+    loop.close()
+
+
+@pytest.mark.parametrize("bootstrapped", [False, True])
+def test_a_usable_connection_is_used_whatever_an_attempt_before_has_left(
+    bootstrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop()
+    manager = ConnectionManager(loop.net, bootstrap_servers=["localhost:1"])
+    monkeypatch.setattr(ConnectionManager, "bootstrapped", bootstrapped)
+    connection = KafkaConnection(loop.net, node_id=1)
+    connection.connected = True
+    manager._conns[1] = connection
+    manager._backoff[1] = (1, monotonic() + 60, 10_000)
+    if bootstrapped:
+        assert manager.get_connection(1) is connection
+    else:
+        with pytest.raises(NodeNotReadyError):
+            manager.get_connection(1)
+    loop.close()
 
 
 def test_a_throttled_connection_is_known() -> None:

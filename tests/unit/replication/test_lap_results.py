@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from k2ktui import diagnostics
 from k2ktui.engine.pickled import UnpickledOnUse
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.engine.transforms.header_names import OriginHeader
+from k2ktui.errors import LoginFailed
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.registry.mapper import SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
@@ -29,6 +31,7 @@ from k2ktui.replication.copying.slot_task import (
     SlotTask,
     StateTopics,
 )
+from k2ktui.replication.copying.worker import Connections, open_connections
 from k2ktui.replication.slots import SlotState
 
 
@@ -54,6 +57,26 @@ def test_a_task_arrives_at_its_worker_as_the_driver_has_made_it() -> None:
         recoveries=2,
     )
     assert pickle.loads(pickle.dumps(task)) == task
+
+
+def test_connections_that_do_not_open_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Connections] = []
+    close = Connections.close
+
+    async def refuse(self: Connections) -> None:
+        raise LoginFailed("the login was refused")
+
+    def note(self: Connections) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(diagnostics, "set_up", lambda: None)
+    monkeypatch.setattr(Connections, "open", refuse)
+    monkeypatch.setattr(Connections, "close", note)
+    side = {"bootstrap_servers": ["localhost:1"]}
+    for _ in range(2):
+        open_connections((side, side))
+    assert len({id(connections) for connections in closed}) == 2
 
 
 def test_partitions_that_have_not_moved_keep_the_position_that_the_driver_knows() -> None:

@@ -257,6 +257,10 @@ def a_feed(position: Position | None = None) -> PartitionReader:
     )
 
 
+def waiting_bytes(feed: PartitionReader) -> int:
+    return sum(len(batch.view) for batch in feed.ready)
+
+
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 3)),
     st.tuples(st.just("pump"), st.just(0)),
@@ -319,6 +323,7 @@ def test_what_is_taken_is_what_the_source_has(
                 brokers.elect(number)
             case "delete":
                 brokers.delete(number)
+        assert feed.ready_bytes == waiting_bytes(feed)
         for batch in brokers.log:
             for offset in range(batch.base, batch.end):
                 written.setdefault(offset, set()).add(batch.mark)
@@ -460,6 +465,7 @@ def test_a_lap_that_goes_on_with_fetch_sessions_notices_what_another_would(
                 laps.next(number)
             case "create again":
                 brokers.create_again()
+        assert laps.feed.ready_bytes == waiting_bytes(laps.feed)
         if brokers.topic_id == first_id:
             for batch in brokers.log:
                 for offset in range(batch.base, batch.end):

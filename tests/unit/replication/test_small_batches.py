@@ -36,8 +36,10 @@ from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import (
     SMALL_BATCH_BYTES,
+    SMALL_BYTES,
     SMALL_UNCOMPRESSED_BYTES,
     PartitionReader,
+    is_small,
 )
 from k2ktui.replication.copying.slot_task import (
     Assignment,
@@ -397,3 +399,12 @@ def test_what_is_merged_fits_into_the_topic_and_into_requests(limit: int, codec:
                 (batch,) = split_batches(sent.data)
                 largest = max(largest, len(read_payload(batch)))
         assert limit // 2 < largest + 1_500 and largest < limit
+
+
+@pytest.mark.parametrize("codec", range(COMPRESSION_MASK + 1))
+@pytest.mark.parametrize("limit", [SMALL_BATCH_BYTES, SMALL_UNCOMPRESSED_BYTES])
+def test_a_batch_is_as_small_alone_as_in_rows(limit: int, codec: int) -> None:
+    """What waits in rows as small enough would else not be merged, without a word."""
+    for size in (limit, limit + 1):
+        batch = Batch(memoryview(bytes(size)), 0, 0, -1, 2, codec, 0, 0, -1, 1)
+        assert is_small(batch) == (size <= SMALL_BYTES[codec])
