@@ -16,7 +16,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.log.batch import HEADER_BYTES, Batch, CorruptBatch
+from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
 from k2ktui.log.core import core
 from k2ktui.log.decompress import limit_of
 from k2ktui.log.legacy import messages
@@ -257,12 +257,22 @@ def _locate_in_c(batches: Sequence[Batch], most: int) -> LocatedRecords | None:
 
 
 def _up_to(located: LocatedRecords, batches: Sequence[Batch], most: int) -> LocatedRecords:
-    """Return those up to the batch that ends after ``most`` bytes."""
-    if len(located.body) <= most:
-        return located
+    """Return those up to the batch that reaches ``most`` bytes; they hold at most twice that.
+
+    Raises:
+        CorruptBatch: the first one holds more.
+    """
     counts = np.cumsum([batch.count for batch in batches[: located.batches]])
     ends = np.concatenate(([0], located.tail_ends))[counts]
-    number = min(located.batches, int(np.searchsorted(ends, most)) + 1)
+    held = ends
+    if not any(batch.attributes & COMPRESSION_MASK for batch in batches):
+        # Then the headers are between the records.
+        held = ends - HEADER_BYTES * np.arange(1, len(ends) + 1)
+    number = min(located.batches, int(np.searchsorted(held, most)) + 1)
+    if held[number - 1] > 2 * most:
+        number -= 1
+    if not number:
+        raise CorruptBatch(f"it has more than {2 * most} bytes")
     return located.first(number, int(counts[number - 1]), int(ends[number - 1]))
 
 

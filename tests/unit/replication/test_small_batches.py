@@ -305,13 +305,17 @@ def test_a_run_ends_before_a_batch_that_begins_within_another() -> None:
     assert locate_run([raw(10, body, 2, 1), raw(12, body, 2, 1)], 1 << 20).batches == 2
 
 
-def test_a_run_ends_where_its_records_are_large_enough_decompressed() -> None:
-    made = Made((Record(None, bytes(1000)),) * 3, 3)
+@pytest.mark.parametrize("codec", [0, 3])
+def test_a_run_ends_where_its_records_are_large_enough_decompressed(codec: int) -> None:
+    made = Made((Record(None, bytes(1000)),) * 3, codec)
     batches = [batch for data in log([made] * 3) for batch in split_batches(data)]
     runs = [locate_run(batches, most).batches for most in (1_600, 3_000, 3_100, 99_000)]
     assert runs == [1, 1, 2, 3]
     with pytest.raises(CorruptBatch):
         locate_run(batches, 1_000)
+    small = Made((Record(None, bytes(100)),) * 3, codec)
+    batches = [batch for data in log([small, made, small]) for batch in split_batches(data)]
+    assert [locate_run(batches, most).batches for most in (1_000, 2_000)] == [1, 2]
 
 
 def test_a_run_with_a_record_of_the_next_batch_in_one_is_refused() -> None:
