@@ -41,9 +41,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "k2ktui.replication.preflight.opposite": ("check_opposite",),
     "k2ktui.kafka.control.topics": ("ensure_control_topics",),
     "k2ktui.replication.driver.heartbeat": ("Heartbeat.start",),
-    "k2ktui.replication._pyspark": ("launch_java",),
+    "k2ktui.replication._pyspark": ("start_java", "connect_java"),
     "k2ktui.replication.spark.session": (
-        "SparkRuntime._launch",
+        "SparkRuntime._begin",
         "SparkRuntime.warm_up",
         "SparkRuntime.submit",
     ),

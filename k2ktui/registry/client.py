@@ -290,14 +290,16 @@ class RegistryClient:
         except Exception as error:
             log.info("%s: %s when asked to %s", self.address, type(error).__name__, doing)
             config = f"{self.settings.side}.registry.config"
-            what, hint = "cannot be reached to", f"Check {config}, and that the registry runs."
-            if isinstance(error, (ValueError, TypeError, KeyError, AttributeError)):
-                what = "returned a response that is not from a schema registry when asked to"
-                hint = f"Check schema.registry.url in {config}."
             reason = _reason(error, self.settings)
-            raise ConnectionFailed(
-                f"{self.address} {what} {doing}: {reason}", unchanged=NOTHING, hint=hint
-            ) from error
+            text = f"{self.address} cannot be reached to {doing}: {reason}"
+            hint = f"Check {config}, and that the registry runs."
+            if isinstance(error, (ValueError, TypeError, KeyError, AttributeError)):
+                text = (
+                    f"{self.address} returned a response that is not from a schema registry when "
+                    f"asked to {doing}: {reason}"
+                )
+                hint = f"Check schema.registry.url in {config}."
+            raise ConnectionFailed(text, unchanged=NOTHING, hint=hint) from error
 
     def _translate(self, doing: str, error: Any) -> K2kError:
         status = int(error.http_status_code)

@@ -27,8 +27,6 @@ from k2ktui.replication.topics.targets import (
 )
 from k2ktui.text import safe_message, safe_text
 
-_WHAT = "dead-letter topic"
-
 
 def plan_dead_letters(
     config: PipelineConfig,
@@ -86,7 +84,8 @@ def plan_dead_letters(
                 plans.append(TargetPlan(name, tuple(sources), create=spec))
             else:
                 refused.update(
-                    (topic.name, missing_error(config, topic, spec, _WHAT)) for topic in sources
+                    (topic.name, missing_error(config, topic, spec, dead_letters=True))
+                    for topic in sources
                 )
     return plans, refused
 

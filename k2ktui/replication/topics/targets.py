@@ -548,12 +548,21 @@ def _missing_target_error(
 
 
 def missing_error(
-    config: PipelineConfig, topic: TopicDescription, spec: TopicSpec, what: str = "target"
+    config: PipelineConfig, topic: TopicDescription, spec: TopicSpec, *, dead_letters: bool = False
 ) -> K2kError:
     """Return why a topic is not copied of which a topic on the target must not be created."""
+    name, missing = safe_text(topic.name), safe_text(spec.name)
+    text = (
+        f"topic {name} is not copied: its target {missing} does not exist, and "
+        "features.autoCreateTopics is disabled"
+    )
+    if dead_letters:
+        text = (
+            f"topic {name} is not copied: its dead-letter topic {missing} does not exist, and "
+            "features.autoCreateTopics is disabled"
+        )
     return Refused(
-        f"topic {safe_text(topic.name)} is not copied: its {what} {safe_text(spec.name)} does not "
-        "exist, and features.autoCreateTopics is disabled",
+        text,
         unchanged="None of its records were written.",
         hint="Set features.autoCreateTopics: enabled, or create it: "
         + create_command(config.target, spec),
