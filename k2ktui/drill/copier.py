@@ -10,7 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.logs import name_partitions
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Cluster, Partition, partitions_of
 from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader
 from k2ktui.replication.topics.record_times import read_times
@@ -82,13 +82,7 @@ def _read_ends(target: Cluster, topics: Collection[str]) -> _CopyEnds:
     described = target.describe(topics)
     errors = {name: it for name, it in described.items() if isinstance(it, KafkaError)}
     absent = {name for name, it in errors.items() if is_missing(it)}
-    where = [
-        (topic.name, number)
-        for topic in described.values()
-        if isinstance(topic, TopicDescription)
-        for number in range(topic.partitions)
-    ]
-    ends = target.offsets(where, OffsetSpec.latest())
+    ends = target.offsets(partitions_of(described), OffsetSpec.latest())
     return _CopyEnds(ends, absent, errors.keys() - absent)
 
 

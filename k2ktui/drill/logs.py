@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.clients import Cluster, Partition, partitions_of
 from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.topics.record_times import read_times
@@ -140,12 +140,7 @@ class SourceLogs:
     def _read(self, positions: Mapping[SourcePartition, Position]) -> KnownLogs:
         source = self._source
         described = source.describe(self._topics(positions))
-        where = [
-            (topic.name, number)
-            for topic in described.values()
-            if isinstance(topic, TopicDescription)
-            for number in range(topic.partitions)
-        ]
+        where = partitions_of(described)
         unread: list[SourcePartition | str] = [
             name
             for name, answer in described.items()

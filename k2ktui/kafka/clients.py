@@ -577,13 +577,19 @@ def describe_readable(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic
     return {name: topic for name, topic in described.items() if isinstance(topic, TopicDescription)}
 
 
-def list_partitions(cluster: Cluster, topics: Collection[str]) -> list[Partition]:
-    """Return the partitions of topics, of those that exist and can be described."""
+def partitions_of(described: Mapping[str, TopicDescription | KafkaError]) -> list[Partition]:
+    """Return the partitions of topics, of those that were described."""
     return [
         (topic.name, number)
-        for topic in describe_readable(cluster, topics).values()
+        for topic in described.values()
+        if isinstance(topic, TopicDescription)
         for number in range(topic.partitions)
     ]
+
+
+def list_partitions(cluster: Cluster, topics: Collection[str]) -> list[Partition]:
+    """Return the partitions of topics, of those that exist and can be described."""
+    return partitions_of(describe_readable(cluster, topics))
 
 
 def source_cluster(config: PipelineConfig) -> Cluster:
