@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -23,6 +22,7 @@ from k2ktui.config.load import load
 from k2ktui.demo.beside import schema_topic
 from k2ktui.demo.pipeline import write_yaml
 from k2ktui.demo.topics import SCHEMA_TOPIC
+from tests.support.records.schemas import registry_client
 
 COMMAND = [sys.executable, "-m", "k2ktui", "demo", "--headless"]
 # Generous: a machine that also runs other things needs it.
@@ -76,7 +76,7 @@ def orders_of(cluster: dict[str, Any]) -> list[object]:
         }
     )
     url = cluster["registry"]["config"]["schema.registry.url"]
-    read = AvroDeserializer(SchemaRegistryClient({"url": url}))
+    read = AvroDeserializer(registry_client(url))
     at = SerializationContext(SCHEMA_TOPIC, MessageField.VALUE)
     try:
         consumer.assign([TopicPartition(SCHEMA_TOPIC, 0, OFFSET_BEGINNING)])

@@ -26,7 +26,13 @@ from tests.support.clusters.kafka import Got, Out, produce, unique_name
 from tests.support.clusters.registries import HasUrl, Registries, call, register
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.cases import COMPARE_TIMEOUT, Case, Cases
-from tests.support.records.schemas import AvroWriter, avro_reader, objects, order_schema
+from tests.support.records.schemas import (
+    AvroWriter,
+    avro_reader,
+    objects,
+    order_schema,
+    registry_client,
+)
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
@@ -122,11 +128,10 @@ class Sending:
         register(self._target, f"{self._topics['subject']}-own", order_schema())
 
     def json(self) -> list[Out]:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
         from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
         topic = self._topics["json"]
-        write = JSONSerializer(SCHEMA, SchemaRegistryClient({"url": self._source.url}))
+        write = JSONSerializer(SCHEMA, registry_client(self._source.url))
         self.ids["json-key"] = register(self._target, f"{topic}-key", NEWER, "JSON")
         self.ids["json"] = register(self._target, f"{topic}-value", SCHEMA, "JSON")
         register(self._target, f"{topic}-value", NEWER, "JSON")

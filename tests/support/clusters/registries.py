@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from k2ktui.runtime.registry_node import RegistryNode
-from tests.support.clusters.kafka import START_S, TIMEOUT
+from tests.support.clusters.kafka import START_S
+
+# Seconds for one answer, and how often it is asked for: see ``records.schemas.registry_client``.
+ANSWER_S = 20.0
+_ATTEMPTS = 4
 
 # Schemas that only the source has: a subject's first schema gets another id there.
 _ONLY_ON_SOURCE = 7
@@ -123,5 +127,14 @@ def request(url: str, body: Mapping[str, object] | None = None, method: str | No
     media = "application/vnd.schemaregistry.v1+json"
     headers = {"Content-Type": media}
     asked = urllib.request.Request(url, data, headers, method=method)
-    with urllib.request.urlopen(asked, timeout=TIMEOUT) as response:
-        return json.load(response)
+    return _answer(asked, _ATTEMPTS)
+
+
+def _answer(asked: urllib.request.Request, attempts: int) -> Any:
+    try:
+        with urllib.request.urlopen(asked, timeout=ANSWER_S) as response:
+            return json.load(response)
+    except TimeoutError:
+        if attempts == 1:
+            raise
+        return _answer(asked, attempts - 1)

@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.support.clusters.kafka import Got
-from tests.support.clusters.registries import HasUrl
+from tests.support.clusters.registries import ANSWER_S, HasUrl
 
 FIELDS = {MessageField.KEY: "key", MessageField.VALUE: "value"}
 
@@ -44,9 +44,14 @@ INVOICE_SCHEMA = json.dumps(
 )
 
 
-def registry_client(registry: HasUrl) -> SchemaRegistryClient:
-    """Return Confluent's client of a registry."""
-    return SchemaRegistryClient({"url": registry.url})
+def registry_client(url: str) -> SchemaRegistryClient:
+    """Return Confluent's client of a registry.
+
+    It asks for associations, which Apicurio Registry does not know: of some 3,000 such requests on
+    a busy machine, one got no answer, with all of the registry's threads idle. Without a time
+    limit, this client would wait for ever; with one, it asks again.
+    """
+    return SchemaRegistryClient({"url": url, "timeout": ANSWER_S})
 
 
 class AvroWriter:
@@ -59,7 +64,7 @@ class AvroWriter:
         self, registry: HasUrl, schema: str, id_in: Any = prefix_schema_id_serializer
     ) -> None:
         settings = {"schema.id.serializer": id_in}
-        self._serialize: Any = AvroSerializer(registry_client(registry), schema, conf=settings)
+        self._serialize: Any = AvroSerializer(registry_client(registry.url), schema, conf=settings)
 
     def __call__(
         self,
@@ -79,7 +84,7 @@ class JsonWriter(AvroWriter):
     """Serializes objects of one JSON schema."""
 
     def __init__(self, registry: HasUrl, schema: str) -> None:
-        self._serialize = JSONSerializer(schema, registry_client(registry))
+        self._serialize = JSONSerializer(schema, registry_client(registry.url))
 
 
 class ProtobufWriter(AvroWriter):
@@ -89,7 +94,7 @@ class ProtobufWriter(AvroWriter):
         self, registry: HasUrl, message: Any, id_in: Any = prefix_schema_id_serializer
     ) -> None:
         settings = {"schema.id.serializer": id_in}
-        self._serialize = ProtobufSerializer(message, registry_client(registry), settings)
+        self._serialize = ProtobufSerializer(message, registry_client(registry.url), settings)
 
 
 Reader = Callable[[Got], Any]
@@ -101,17 +106,19 @@ def avro_reader(registry: HasUrl, topic: str, id_from: Any = dual_schema_id_dese
     ``id_from`` is Confluent's function, or one like it, that takes the id from payload or header.
     """
     settings = {"schema.id.deserializer": id_from}
-    return _reader(AvroDeserializer(registry_client(registry), conf=settings), topic)
+    return _reader(AvroDeserializer(registry_client(registry.url), conf=settings), topic)
 
 
 def json_reader(registry: HasUrl, topic: str) -> Reader:
     """Return a function like :func:`avro_reader` for values with JSON schemas."""
-    return _reader(JSONDeserializer(None, schema_registry_client=registry_client(registry)), topic)
+    return _reader(
+        JSONDeserializer(None, schema_registry_client=registry_client(registry.url)), topic
+    )
 
 
 def protobuf_reader(registry: HasUrl, topic: str, key: Any, value: Any) -> Reader:
     """Return a function like :func:`avro_reader` for messages of these classes."""
-    client = registry_client(registry)
+    client = registry_client(registry.url)
     read_key, read_value = (ProtobufDeserializer(payload, {}, client) for payload in (key, value))
 
     def deserialize(data: bytes, context: SerializationContext) -> str:
