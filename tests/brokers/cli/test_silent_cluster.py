@@ -40,36 +40,41 @@ COMMANDS = (
 )
 
 
-def test_of_every_command(tmp_path: Path) -> None:
-    error = no_answer("target")
-
-    def run(command: str) -> None:
-        first, *rest = command.split()
-        done = k2ktui(first, *rest, "-f", file, code=None, timeout=300)
-        said = f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
-        assert done.returncode == ExitCode.TIMEOUT, said
-        text = done.stdout + done.stderr
-        assert error.message in text or no_answer("source").message in text, said
-        # A view has no fixes.
-        assert "Fix: Check bootstrap.servers and security.protocol" in text or first == "watch"
-
-    # They wait, all at once.
-    with silent_port() as port, ThreadPoolExecutor(len(COMMANDS)) as pool:
-        file = write_pipeline(tmp_path / "p.yaml", port)
-        list(pool.map(run, COMMANDS))
+HANGING = ("status", "groups", "check")
 
 
-def test_of_a_broker_that_hangs(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
-    file = Copied(tmp_path, source, target).file
+def ends_in_time(command: str, file: Path) -> None:
+    """A port of both clusters that accepts connections, and never answers."""
+    first, *rest = command.split()
+    done = k2ktui(first, *rest, "-f", file, code=None, timeout=300)
+    said = f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode == ExitCode.TIMEOUT, said
+    text = done.stdout + done.stderr
+    target, source = no_answer("target"), no_answer("source")
+    assert target.message in text or source.message in text, said
+    # A view has no fixes.
+    assert "Fix: Check bootstrap.servers and security.protocol" in text or first == "watch"
 
-    def run(command: str) -> None:
-        done = k2ktui(command, "-f", file, code=ExitCode.TIMEOUT, timeout=300)
-        assert no_answer("target").message in done.stdout + done.stderr, command
 
+def ends_in_time_too(command: str, file: Path) -> None:
+    """A target that has answered until its broker hung."""
+    done = k2ktui(command, "-f", file, code=ExitCode.TIMEOUT, timeout=300)
+    assert no_answer("target").message in done.stdout + done.stderr, command
+
+
+def test_of_every_command_and_of_a_broker_that_hangs(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    hanging = Copied(tmp_path, source, target).file
     target.suspend()
     try:
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(run, ("status", "groups", "check")))
+        # They wait, all at once.
+        with silent_port() as port, ThreadPoolExecutor(len(COMMANDS) + len(HANGING)) as pool:
+            silent = write_pipeline(tmp_path / "p.yaml", port)
+            ended = [pool.submit(ends_in_time, command, silent) for command in COMMANDS]
+            ended += [pool.submit(ends_in_time_too, command, hanging) for command in HANGING]
+            for each in ended:
+                each.result()
     finally:
         target.resume()
         create_topic(target)  # waits until the broker is no longer fenced
