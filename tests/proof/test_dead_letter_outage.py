@@ -37,6 +37,7 @@ def pipeline(source: KafkaNode, two: TwoBrokers, tmp_path: Path) -> Iterator[Pip
     settings = {"topicCreation.control.common": {"replication": 2}, "spark.slots": 1}
     make: MakePipeline = ExplodingPipeline
     made = make(tmp_path, source, two, [waiting, healthy], settings)
+    made.waits_briefly = True
     while not two.coordinates_first(f"{made.name}.0"):
         made.name = unique_name("pipe")
     yield made

@@ -90,6 +90,7 @@ def test_control_topics_that_take_some_records_or_none(
             "spark.slots": 1,
         },
     )
+    pipeline.waits_briefly = True
     other = next(
         name
         for number in count()
@@ -170,6 +171,7 @@ def secure_pipeline(
     """A pipeline to a cluster with an authorizer, with the rights that it needs."""
     sides = {"target.kafka.common": secure.java(user), "spark.slots": 1}
     pipeline = Pipeline(directory, source, secure.node, topics, {**sides, **settings})
+    pipeline.waits_briefly = True
     for grant in target_grants(pipeline.name, *topics):
         grant.give(secure, user)
     return pipeline

@@ -88,6 +88,7 @@ def test_every_codec_onto_every_kind_of_target(
     topics = [*plain, *headers, *transform, *two_megabytes(source, target), *larges, other]
     rules = {"replication.headers": HEADERS, "replication.transform": TRANSFORM}
     pipeline = make_pipeline(topics, rules)
+    pipeline.waits_briefly = True
     run = pipeline.start()
     eventually(lambda: pipeline.is_caught_up(*topics), lambda: f"copied\n{run.tail()}", RUN_TIMEOUT)
     expect_no_repeats(run)
@@ -166,6 +167,7 @@ def test_by_key_a_record_that_is_too_large_alone_stops_its_partition(
     """Until the limit is raised, as above; another topic is copied."""
     large, other = topics = small_targets(source, target, "large-by-key", "other")
     pipeline = make_pipeline(topics, {"replication.sink.partition": "producer"})
+    pipeline.waits_briefly = True
     run = pipeline.start()
     copy_too_large(pipeline, run, [large], other)
     pipeline.end(run)

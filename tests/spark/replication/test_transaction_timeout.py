@@ -83,6 +83,7 @@ def test_a_limit_lowered_while_a_run_copies(
     node = KRaftNode("limited", tmp_path / "limited", {most: "60000"}, kind=KINDS["4-tv2"])
     try:
         pipe = make_pipeline([topic], None, node.start(START_S))
+        pipe.waits_briefly = True
         produce(source, topic, [Out(b"first")])
         run = pipe.start()
         run.expect("firstrecord")

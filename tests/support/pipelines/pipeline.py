@@ -59,6 +59,7 @@ class Pipeline:
 
     Attributes:
         mode: ``coordination.mode``, if a test sets another one than is usual for its class.
+        waits_briefly: whether its runs soon try again what was refused, see ``brief.py``.
     """
 
     directory: Path
@@ -70,6 +71,7 @@ class Pipeline:
     prefixes: Sequence[bytes] = ()
     runs: list[Run] = field(default_factory=list, init=False)
     mode: str = field(default="", init=False)
+    waits_briefly: bool = field(default=False, init=False)
     # One driver for all slots; shared_pipelines and most proofs have the default.
     usual_mode: ClassVar[str] = "exclusive"
 
@@ -98,7 +100,9 @@ class Pipeline:
         """
         self._steps.mkdir(exist_ok=True)
         log = self.directory / f"{self.name}-{len(self.runs)}"
-        run = Run(self.write(), log, options, {_CRASH_DIR: str(self._steps), **(env or {})})
+        program = "tests.support.pipelines.brief" if self.waits_briefly else "k2ktui"
+        env = {_CRASH_DIR: str(self._steps), **(env or {})}
+        run = Run(self.write(), log, options, env, program)
         self.runs.append(run)
         return run
 
@@ -247,16 +251,26 @@ def catch_up_together(*pipelines: Pipeline) -> list[Run]:
 class Run:
     """One ``k2ktui start --log-format json``; leaving the ``with`` block kills what is left.
 
+    Args:
+        program: the module that is run.
+
     Attributes:
         pid: of the driver.
         code: the exit code once :meth:`wait` returned; minus the signal that ended it.
     """
 
-    def __init__(self, file: Path, log: Path, options: tuple[str, ...], env: dict[str, str]):
+    def __init__(
+        self,
+        file: Path,
+        log: Path,
+        options: tuple[str, ...],
+        env: dict[str, str],
+        program: str = "k2ktui",
+    ) -> None:
         self._mark = uuid.uuid4().hex
         self.out = log.with_suffix(".out")
         self.err = log.with_suffix(".err")
-        command = [sys.executable, "-m", "k2ktui", "start", "-f", str(file), *options]
+        command = [sys.executable, "-m", program, "start", "-f", str(file), *options]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self._process = subprocess.Popen(
                 [*command, "--log-format", "json"],

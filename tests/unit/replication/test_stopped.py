@@ -31,7 +31,10 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
     stopped.stop(refused)
     assert reported == [Stopped(refused)]
 
-    now += 31
+    now += 29
+    stopped.retry([SOURCE])
+    assert SOURCE in stopped
+    now += 2
     stopped.retry([SOURCE])
     assert SOURCE not in stopped
     stopped.stop(fault(FaultKind.REFUSED, "it failed after 3.1 s"))
