@@ -71,7 +71,7 @@ def test_an_outage_makes_a_run_unready_and_restarts_nothing(
         "spark.slots": 1,
     }
     pipe = Pipeline(tmp_path, source, shaky, [topic], settings)
-    pipe.mode = mode
+    pipe.mode, pipe.waits_briefly = mode, True
     with pipe.start("--http", "0") as run:
         url = address_of(run)
         await_answer(url, 200, "running: 1 slot, term ")
