@@ -109,12 +109,12 @@ def _is_transformed(data: DataSet) -> bool:
 
 
 def measure_turns(
-    clusters: Clusters, data: DataSet, rounds: int, directory: Path
+    clusters: Clusters, data: DataSet, rounds: int, directory: Path, *, warm_up: bool
 ) -> list[dict[str, Pass]]:
-    """Copy and compare a data set ``rounds`` times, and once before that does not count."""
+    """Copy and compare a data set ``rounds`` times, after a warm-up once more, uncounted."""
     load(clusters.source.bootstrap, data, processes=2)
     turns = []
-    for number in range(rounds + 1):
+    for number in range(0 if warm_up else 1, rounds + 1):
         run = f"compare{number}-{data.name}"
         turn = {COPY: _copy(clusters, data, run, directory / run)}
         file = directory / run / "pipeline.yaml"
@@ -357,7 +357,11 @@ def main(arguments: list[str] | None = None) -> int:
     add("--data", action="append", help="name of a data set; may be repeated [all]")
     add("--records", type=int, help="records of each data set, and for each executor")
     add("--executors", type=int, action="append", help="how many; may be repeated [1, 2]")
-    add("--quick", action="store_true", help="little data and one turn: no figures to keep")
+    add(
+        "--quick",
+        action="store_true",
+        help="little data and one turn, without a warm-up: no figures to keep",
+    )
     add("--keep", action="store_true", help="write the section of RESULTS.md")
     add("--heap", default="1g", help="Java heap of each broker")
     options = parser.parse_args(arguments)
@@ -373,7 +377,9 @@ def main(arguments: list[str] | None = None) -> int:
             for data in DATA_SETS:
                 if options.data is None or data.name in options.data:
                     chosen = replace(data, records=records or data.records)
-                    turns[chosen] = measure_turns(clusters, chosen, rounds, runs)
+                    turns[chosen] = measure_turns(
+                        clusters, chosen, rounds, runs, warm_up=not options.quick
+                    )
             for number in options.executors or [1, 2]:
                 of_each = records or DATA_SETS[0].records
                 shared.append(measure_executors(clusters, number, of_each, runs))
