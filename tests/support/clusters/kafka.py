@@ -48,6 +48,7 @@ _NEW = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT)
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]
+Bounds = tuple[dict[int, int], dict[int, int]]
 
 
 class ServingCluster(Protocol):
@@ -292,7 +293,19 @@ def end_offsets(
     node: ServingCluster, topic: str, isolation: str = "read_uncommitted"
 ) -> dict[int, int]:
     """Return each partition's end: high watermark, or last stable offset (``read_committed``)."""
-    return _bounds(node, topic, isolation)[1]
+    return _bounds(admin(node), topic, isolation)[1]
+
+
+def ends_of(
+    node: ServingCluster, topics: Iterable[str], isolation: str = "read_uncommitted"
+) -> dict[tuple[str, int], int]:
+    """Return the same of several topics, by topic and partition."""
+    with_admin = admin(node)
+    return {
+        (topic, number): end
+        for topic in topics
+        for number, end in _bounds(with_admin, topic, isolation)[1].items()
+    }
 
 
 def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> None:
@@ -301,18 +314,12 @@ def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> 
     A coordinator answers a commit once it has logged it, and writes the markers afterwards: if a
     broker has just restarted, seconds later. Transactions that stay open must not be there.
     """
-    ends = end_offsets(node, topic)
-
-    def is_stable() -> bool:
-        stable = end_offsets(node, topic, "read_committed")
-        return all(stable[partition] >= end for partition, end in ends.items())
-
-    eventually(is_stable, f"{topic} has the markers of all transactions", timeout)
+    _stable_bounds(node, topic, timeout)
 
 
 def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     """Return each partition's log start offset."""
-    return _bounds(node, topic, "read_uncommitted")[0]
+    return _bounds(admin(node), topic, "read_uncommitted")[0]
 
 
 def grow_topic(node: ServingCluster, name: str, partitions: int) -> None:
@@ -384,14 +391,30 @@ def alter_topic(node: ServingCluster, topic: str, **settings: str) -> None:
     eventually(has_followed, f"{topic} has {changed}")
 
 
-def _bounds(
-    node: ServingCluster, topic: str, isolation: str
-) -> tuple[dict[int, int], dict[int, int]]:
+def _stable_bounds(node: ServingCluster, topic: str, timeout: float) -> Bounds:
+    """Return what :func:`await_stable` waits for: where committed records begin and end then.
+
+    Most often there is nothing to wait for, and to connect takes longer than all questions.
+    """
+    with_admin = admin(node)
+    _, ends = _bounds(with_admin, topic, "read_uncommitted")
+    asking = [with_admin]
+
+    def stable() -> Bounds | None:
+        # One that has just connected finds brokers that have restarted since.
+        bounds = _bounds(asking.pop() if asking else admin(node), topic, "read_committed")
+        return bounds if all(bounds[1][number] >= end for number, end in ends.items()) else None
+
+    bounds: Bounds = eventually(stable, f"{topic} has the markers of all transactions", timeout)
+    return bounds
+
+
+def _bounds(with_admin: AdminClient, topic: str, isolation: str) -> Bounds:
+    """Return the offsets at which each partition begins and ends."""
     level = {
         "read_committed": IsolationLevel.READ_COMMITTED,
         "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
     }[isolation]
-    with_admin = admin(node)
 
     def known() -> Any:
         return with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
@@ -449,8 +472,9 @@ def read_all(
         Records ordered by partition, then offset.
     """
     if isolation == "read_committed" and not stays_open:
-        await_stable(node, topic, timeout)
-    starts, ends = _bounds(node, topic, isolation)
+        starts, ends = _stable_bounds(node, topic, timeout)
+    else:
+        starts, ends = _bounds(admin(node), topic, isolation)
     ends = {number: end for number, end in ends.items() if end > starts[number]}
     if not ends:
         return []

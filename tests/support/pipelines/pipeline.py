@@ -29,7 +29,7 @@ from confluent_kafka import KafkaException
 
 from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, end_offsets, eventually, produce, unique_name
+from tests.support.clusters.kafka import Out, end_offsets, ends_of, eventually, produce, unique_name
 from tests.support.oracle.judge import COMMIT_TOPIC, Proof, prove, read_ledger
 
 _MARK = "K2KTUI_TEST_RUN"
@@ -203,9 +203,8 @@ class Pipeline:
         commits = self.commit_topic
         positions = read_ledger(self.target, self.name, commits, mapping_topic="").positions
         return all(
-            positions.get((topic, partition), {}).get("offset", 0) == end
-            for topic in topics
-            for partition, end in end_offsets(self.source, topic, "read_committed").items()
+            positions.get(at, {}).get("offset", 0) == end
+            for at, end in ends_of(self.source, topics, "read_committed").items()
         )
 
     def prove(self, least: int = 1) -> Proof:
