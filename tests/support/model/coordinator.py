@@ -89,10 +89,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Copied:
-    """Record ``value`` of a source partition, and with it the position behind it."""
+    """Record ``value`` of a source partition, and with it the position behind it, in a term."""
 
     partition: int
     value: int
+    term: int = 0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The position of a source partition that was set: the next record to copy."""
+
+    partition: int
+    value: int
+    term: int
 
 
 @dataclass(frozen=True)
@@ -178,6 +188,12 @@ class Coordinator:
         stable = min((first for first in firsts if first is not None), default=len(self.written))
         at = zip(self.committed, self._committed_at, strict=True)
         return [entry for entry, offset in at if offset < stable]
+
+    def kept(self, is_wanted: Callable[[Any], bool]) -> list[Any]:
+        """Return what compaction leaves of a key: its last committed entry, and all after it."""
+        at = zip(self.committed, self._committed_at, strict=True)
+        last = max((offset for entry, offset in at if is_wanted(entry)), default=0)
+        return [entry for entry in self.written[last:] if is_wanted(entry)]
 
     def complete(self) -> None:
         """Write the markers of what is prepared."""

@@ -26,6 +26,7 @@ from tests.support.model.coordinator import (
     ModelWire,
     Moved,
     Pause,
+    Placed,
     Produce,
     Run,
     Version,
@@ -133,24 +134,8 @@ class ModelDriver:
         self._ids = [self._free.pop(0) for _ in range(self._slots)]
 
     async def _fence(self, identity: int) -> None:
-        while True:
-            try:
-                return await self._epochs.fence(identity, _S)
-            except CoordinatorError as error:
-                state = await self._describe(identity, error)
-                if self._epochs.is_fenced(identity, state):
-                    self._unfinished.add(identity)
-                    return None
-            await Pause()
-
-    async def _describe(self, identity: int, error: CoordinatorError) -> TransactionState:
-        """Return the state of an id whose last transaction does not end."""
-        if error.code != Code.CONCURRENT_TRANSACTIONS:
-            raise error
-        state = await self._epochs.describe(identity, 0.0)
-        if state is None:
-            raise Failed
-        return state
+        if not await fence_id(self._epochs, identity):
+            self._unfinished.add(identity)
 
     async def _read(self) -> None:
         """Wait until the last stable offset has passed what is open now, then read."""
@@ -159,12 +144,11 @@ class ModelDriver:
         while waiting & self._target.open():
             await Pause()
             waiting &= self._target.open()
-        for entry in self._target.committed:
-            if isinstance(entry, Copied):
-                self._positions[entry.partition] = entry.value + 1
+        self._positions.update(newest_positions(self._target.committed))
 
     async def _begin_term(self) -> None:
-        runs = [run.term for run in self._runs(self._target.committed)]
+        # Of every slot: a partition may have been in another one.
+        runs = [entry.term for entry in self._target.committed if isinstance(entry, Run)]
         term = max([0, *runs]) + 1
         await self._write_run(term)
         self._term = term
@@ -217,7 +201,7 @@ class ModelDriver:
 
     async def _isolate(self, slot: int, error: CoordinatorError, *, lost: bool) -> bool:
         try:
-            state = await self._describe(self._ids[slot], error)
+            state = await describe_unfinished(self._epochs, self._ids[slot], error)
         except (CoordinatorError, Failed):
             return False
         fenced = self._epochs.is_fenced(self._ids[slot], state)
@@ -261,7 +245,9 @@ class ModelDriver:
 
     async def _task(self, token: Producer, positions: dict[int, int]) -> None:
         for _ in range(2):
-            await self._transaction(token, [Copied(p, at) for p, at in positions.items()])
+            await self._transaction(
+                token, [Copied(p, at, self._term) for p, at in positions.items()]
+            )
             for partition in positions:
                 positions[partition] += 1
 
@@ -283,6 +269,42 @@ class ModelDriver:
             except CoordinatorError as error:
                 if error.code != Code.CONCURRENT_TRANSACTIONS or not left:
                     raise
+
+
+async def fence_id(epochs: ProducerEpochs, identity: int) -> bool:
+    """Bump an id; return False if its last transaction waits for markers, and none can follow."""
+    while True:
+        try:
+            await epochs.fence(identity, _S)
+            return True
+        except CoordinatorError as error:
+            state = await describe_unfinished(epochs, identity, error)
+            if epochs.is_fenced(identity, state):
+                return False
+        await Pause()
+
+
+async def describe_unfinished(
+    epochs: ProducerEpochs, identity: int, error: CoordinatorError
+) -> TransactionState:
+    """Return the state of an id whose last transaction does not end."""
+    if error.code != Code.CONCURRENT_TRANSACTIONS:
+        raise error
+    state = await epochs.describe(identity, 0.0)
+    if state is None:
+        raise Failed
+    return state
+
+
+def newest_positions(entries: list[Any]) -> dict[int, int]:
+    """Return the next record of each source partition: of the highest term, then the furthest."""
+    newest: dict[int, tuple[int, int]] = {}
+    for entry in entries:
+        if isinstance(entry, Copied | Placed):
+            following = entry.value + isinstance(entry, Copied)
+            at = entry.partition
+            newest[at] = max(newest.get(at, (0, 0)), (entry.term, following))
+    return {partition: following for partition, (_, following) in newest.items()}
 
 
 def moved_partitions(entries: list[Any]) -> set[int]:
