@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.support.model.drivers import (
     ModelDriver,
     moved_partitions,
 )
+from tests.support.model.takeover import Division
 
 _S = 60.0
 _LAYOUT_STEPS = 400
@@ -33,7 +34,9 @@ _LAYOUT_STEPS = 400
 class Layout:
     """Into how many slots runs share a pipeline, 0 if they do not; by which driver, which try.
 
-    ``edition`` is that of the file for which it was made.
+    ``edition`` is that of the file for which it was made, ``most`` the largest number of slots so
+    far. ``division`` is what the next release writes in place of a layout if one run has all slots
+    (``takeover.py``); this one does not know it.
     """
 
     slots: int
@@ -41,6 +44,8 @@ class Layout:
     attempt: int
     ready: bool = False
     edition: Edition = UNKNOWN_EDITION
+    most: int = field(default=0, compare=False)
+    division: Division | None = None
 
 
 class WholeDriver(ModelDriver):
@@ -76,9 +81,13 @@ class WholeDriver(ModelDriver):
     async def _fence_slots(self) -> None:
         """Fence every shared slot that any layout has had."""
         await Pause()
-        layouts = [layout for layout in self._target.written if isinstance(layout, Layout)]
-        for slot in range(max([self._shared, *(layout.slots for layout in layouts)])):
+        for slot in range(self._most):
             await self._fence_shared(slot)
+
+    @property
+    def _most(self) -> int:
+        layouts = [layout for layout in self._target.written if isinstance(layout, Layout)]
+        return max([self._shared, *(max(layout.slots, layout.most) for layout in layouts)])
 
     async def _fence_shared(self, slot: int) -> None:
         """Bump the lock and all ids of a shared slot, as a run does that takes it over."""
@@ -106,7 +115,9 @@ class WholeDriver(ModelDriver):
         raise NotOwner(is_certain=True)  # this driver's work is done
 
     def _layout(self, *, ready: bool) -> Layout:
-        return Layout(self._shared, self.number, self._attempt, ready, self._edition)
+        return Layout(
+            self._shared, self.number, self._attempt, ready, self._edition, most=self._most
+        )
 
 
 class Mover(WholeDriver):
@@ -134,12 +145,13 @@ class Mover(WholeDriver):
             return await self._write(moved)
         if layout != newest_layout(self._target.committed):
             layout = replace(layout, ready=False)
-        await self._write(layout, moved)
+        await self._write(replace(layout, division=None), moved)
         return None
 
     async def _check(self) -> None:
         if not self._announces:
             await self._record()
+        await self._epochs.confirm_ownership(_S)  # the run record that follows does so
         self._cluster.has_moved(self)
         raise NotOwner(is_certain=True)  # this driver's work is done; runs take over by themselves
 
@@ -223,13 +235,21 @@ class SharedCluster(Cluster):
 
     def has_moved(self, mover: Mover) -> None:
         """A move is complete: no record of the partition may follow, until it is released."""
-        releasing = (d for d in self.drivers if isinstance(d, Mover) and d.running and not d.moves)
-        if mover.moves and mover.partition not in {other.partition for other in releasing}:
+        if mover.moves and mover.partition not in self.releasing():
             self.final[mover.partition] = len(self.copied(mover.partition))
+
+    def releasing(self) -> set[int]:
+        """Return the partitions that a driver is about to release."""
+        movers = (driver for driver in self.drivers if isinstance(driver, Mover) and driver.running)
+        return {mover.partition for mover in movers if not mover.moves}
 
     def check(self) -> None:
         """Raise if a record is committed twice, not in order, or after its topic was moved."""
         super().check()
+        self.check_moved()
+
+    def check_moved(self) -> None:
+        """Raise if a record of a topic is committed after it was moved."""
         for partition, final in self.final.items():
             copied = len(self.copied(partition))
             assert copied == final, f"partition {partition}: {copied - final} copied once moved"

@@ -1,0 +1,72 @@
+"""Rules of takeovers that are broken on purpose: the model must find each of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from tests.support.model.takeover import (
+    STATE,
+    Confirm,
+    Fence,
+    PipelineRun,
+    ReadWritten,
+    Steps,
+    T,
+    Write,
+)
+
+
+class Planted(Enum):
+    """A rule that is broken."""
+
+    ONE_BUMP = "each epoch is bumped once, not twice"
+    OWNER_NOT_CONFIRMED = "the lock of a slot is not confirmed"
+    PIPELINE_NOT_CONFIRMED = "the lock of the pipeline is not confirmed before a slot is fenced"
+    NO_PIPELINE_LOCK = "a takeover of the pipeline takes each slot, and no lock of all"
+    OWN_TERM = "a slot's term is above its own earlier ones only"
+    LATE_RECORD = "the run record of the pipeline is written after the slots are fenced"
+    RECORD_NOT_READ = "the run record of the pipeline is not read when a slot is taken"
+    MOVES_BEFORE_BUMPS = "moved topics are read before the bumps"
+    MOVES_UNSTABLE = "moved topics are read while an open transaction may hide them"
+    OLD_IDS = "the ids of the release before are not bumped"
+    NOT_TOLD = "the release before is not told how many slots there are"
+
+
+def plant(planted: Planted | None, steps: Steps[T]) -> Steps[T]:
+    """Return the steps of a takeover, with a rule broken."""
+    if planted is None:
+        return (yield from steps)
+    answer: Any = None
+    waiting: tuple[Any, ...] = ()
+    has_written = False
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        match step, planted:
+            case Confirm(), Planted.PIPELINE_NOT_CONFIRMED:
+                answer = None
+                continue
+            case Fence(number), Planted.OLD_IDS if has_written and number != STATE:
+                answer = True
+                continue
+            case Write(records), Planted.LATE_RECORD:
+                if isinstance(records[0], PipelineRun) and not has_written:
+                    waiting, has_written, answer = records, True, None
+                    continue
+                step = Write((*waiting, *records))
+        has_written = has_written or isinstance(step, Write)
+        answer = yield step
+        if isinstance(step, ReadWritten) and planted is Planted.RECORD_NOT_READ:
+            answer = replace(answer, run=_AnyDivision(answer.run.term))
+
+
+class _AnyDivision(PipelineRun):
+    """Lets take every slot."""
+
+    def lets_take(self, division: object) -> bool:
+        return True
