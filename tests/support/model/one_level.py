@@ -77,11 +77,15 @@ class _Epochs(ProducerEpochs):
 
 @dataclass
 class Guard:
-    """A lock: the epochs of it and of its ids; what was moved before it was taken."""
+    """A lock: the epochs of it and of its ids.
+
+    ``before`` and ``moved`` are what was written, and what was moved, before it was taken.
+    """
 
     slot: int | None
     epochs: _Epochs
     taken: Taken | None = None
+    before: Written | None = None
     moved: frozenset[int] = frozenset()
 
 
@@ -113,6 +117,7 @@ class OneLevelDriver(ModelDriver):
         match step:
             case TakeLock():
                 guard.moved = frozenset(moved_partitions(self._target.committed))
+                guard.before = self.written(guard.slot)
                 return await guard.epochs.take_ownership(_S)
             case Confirm():
                 return await guard.epochs.confirm_ownership(_S)
@@ -124,7 +129,8 @@ class OneLevelDriver(ModelDriver):
                 return await self._fence_slot(slot)
             case ReadWritten():
                 await Pause()
-                return self.written(guard.slot)
+                is_early = self._planted is Planted.RECORD_BEFORE_LOCK and guard.slot is not None
+                return guard.before if is_early else self.written(guard.slot)
             case ReadStable():
                 return await self._read_stable(guard)
             case Write(records):

@@ -28,6 +28,7 @@ class Planted(Enum):
     OWN_TERM = "a slot's term is above its own earlier ones only"
     LATE_RECORD = "the run record of the pipeline is written after the slots are fenced"
     RECORD_NOT_READ = "the run record of the pipeline is not read when a slot is taken"
+    RECORD_BEFORE_LOCK = "the run record of the pipeline is read before the slot's lock is bumped"
     MOVES_BEFORE_BUMPS = "moved topics are read before the bumps"
     MOVES_UNSTABLE = "moved topics are read while an open transaction may hide them"
     OLD_IDS = "the ids of the release before are not bumped"

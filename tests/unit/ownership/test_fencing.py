@@ -6,6 +6,7 @@ the program, and a token is judged by what the coordinator would accept from it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from copy import copy
@@ -31,6 +32,8 @@ from k2ktui.replication.ownership.epochs import (
 )
 from k2ktui.replication.ownership.fence import Fence
 from tests.support.model.coordinator import Coordinator, Copied, DirectWire, Produce, Version
+from tests.support.model.takeover import Fence as StepFence
+from tests.support.model.takeover import PipelineRun, ReadWritten, TakeLock, Written, fence_slot
 from tests.support.schedule.examples import examples
 
 _S = 60.0
@@ -206,6 +209,41 @@ def test_another_driver_takes_over_at_any_request_of_a_takeover(
         assert not (theirs and ours), f"request {at}"
         at += 1
     assert at > 2 * _SLOTS, "there were requests"
+
+
+class NotedWire(DirectWire):
+    """Notes which ids are bumped, and by which epoch."""
+
+    def __init__(self, target: Coordinator) -> None:
+        super().__init__(target)
+        self.bumps: list[tuple[str, int]] = []
+
+    async def send(
+        self, request: Any, node: int | None = None, timeout: float | None = None
+    ) -> Any:
+        self.bumps.append((request.transactional_id, request.producer_epoch))
+        return await super().send(request, node, timeout)
+
+
+def test_the_steps_of_the_next_takeover_bump_what_the_program_bumps(
+    make_fence: Callable[[DirectWire], Fence],
+) -> None:
+    """In the same order, with the same confirmations (docs/internals/one-level-ownership.md)."""
+    today, next_ = NotedWire(Coordinator(Version.TV2)), NotedWire(Coordinator(Version.TV2))
+    make_fence(today).take(lambda: _SLOTS)
+    epochs, steps = ProducerEpochs(next_, "g", 60_000), fence_slot()
+    answer: Any = None
+    with contextlib.suppress(StopIteration):
+        while True:
+            match steps.send(answer):
+                case TakeLock():
+                    run(epochs.take_ownership(_S))
+                case StepFence(number):
+                    run(epochs.fence(number, _S))
+                    answer = True
+                case ReadWritten():
+                    answer = Written(PipelineRun(), PipelineRun(), ids=_SLOTS)
+    assert next_.bumps == today.bumps and len(today.bumps) == 2 + 3 * (1 + _SLOTS)
 
 
 @pytest.mark.parametrize("version", Version)

@@ -316,6 +316,7 @@ FOUND_BY: list[tuple[Planted, Schedule, str]] = [
     (Planted.LATE_RECORD, slots_change_for_all, "partition 1"),
     (Planted.LATE_RECORD, topic_moves, "copied once moved"),
     (Planted.RECORD_NOT_READ, slots_change, "partition 1"),
+    (Planted.RECORD_BEFORE_LOCK, slots_change, "partition 1"),
     (Planted.MOVES_BEFORE_BUMPS, topic_moves, "copied once moved"),
     (Planted.MOVES_UNSTABLE, topic_moves, "copied once moved"),
     (Planted.OLD_IDS, run_of_the_release_before_wakes_up, "partition"),
