@@ -247,11 +247,11 @@ class SlotOwner(OneLevelDriver):
                 self._adopt(guard, taken)
                 await self._copy()
             except Outdated:
-                return
+                return self._cluster.has_lost(self)
             except NotOwner:
                 await Pause()
                 if not self._goes_on():
-                    return
+                    return self._cluster.has_lost(self)
             except (CoordinatorError, Failed):
                 await Pause()
 
@@ -409,6 +409,12 @@ class OneLevelCluster(SharedCluster):
         for move in change.moves:
             if move.is_moved and move.partition not in self.releasing():
                 self.final[move.partition] = len(self.copied(move.partition))
+
+    def has_lost(self, owner: SlotOwner) -> None:
+        """A slot is another run's; one that copies alone leaves its other slots, too."""
+        for other in self.owners():
+            if other.division.alone and (other.run, other.division) == (owner.run, owner.division):
+                other.ended = True
 
     def _lock(self) -> object:
         lock = self.target.ids.get("g.driver")

@@ -379,6 +379,20 @@ def test_a_change_that_dies_before_its_record_interrupts_nobody(version: Version
 
 
 @pytest.mark.parametrize("version", Version)
+def test_a_run_that_copies_alone_has_all_its_slots_or_none(version: Version) -> None:
+    """Another one is killed while it takes the pipeline over: perhaps it has fenced one slot."""
+    for killed_after in range(12, 50):
+        cluster = OneLevelCluster(version)
+        finish(cluster, run := cluster.start_exclusive(2))
+        owners = owners_of(cluster, run)
+        go_on(cluster, dead := cluster.start_exclusive(2), times=killed_after)
+        cluster.kill(dead)
+        go_on(cluster, *owners)
+        assert cluster.owners() in (owners, [])
+        assert killed_after < 18 or not cluster.owners()
+
+
+@pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("shared", [False, True])
 def test_nobody_copies_while_a_drill_fences_the_pipeline(version: Version, shared: bool) -> None:
     """A run of before may be suspended at any request."""
