@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -94,9 +94,6 @@ class GroupCoordinatorClient:
         options: wire options, from ``k2ktui.kafka.properties.translation``.
         label: ``source`` or ``target``, for messages.
         patience: seconds without progress after which a batch request stops retrying.
-
-    Attributes:
-        coordinators: cached coordinator broker id of each group.
     """
 
     def __init__(self, options: Mapping[str, Any], label: str, patience: float) -> None:
@@ -105,18 +102,26 @@ class GroupCoordinatorClient:
             "socket_connection_setup_timeout_ms": min(patience, _SETUP_S) * 1000,
         }
         self._options = own | dict(options)
-        self._label = label
-        self.patience = patience
+        self._label, self._patience = label, patience
         self._loop = Loop()
-        self._connections = [self._connect()]
-        self.coordinators: dict[str, int] = {}
+        self._wire = Wire(self._loop, self._options, label)
+        self._connections = [self._wire]
+        self._coordinators: dict[str, int] = {}
 
-    def _connect(self) -> Wire:
-        return Wire(self._loop, self._options, self._label)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def open(self, timeout: float) -> None:
-        """Connect within ``timeout`` seconds; errors as for ``Wire.open``."""
-        self._loop.run(lambda: self._connections[0].open(timeout))
+        """Connect.
+
+        Raises:
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
+        """
+        self._loop.run(lambda: self._wire.open(timeout))
 
     def close(self) -> None:
         """Close all connections and the event loop."""
@@ -124,40 +129,26 @@ class GroupCoordinatorClient:
             connection.close()
         self._loop.close()
 
-    def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the event loop until it ends; return its value."""
+    def _run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return cast(T, self._loop.run(coroutine))
 
-    def refusal(self) -> str:
-        """Return why no broker accepts connections now; empty if one does or might."""
-        return self._connections[0].refusal()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait ``seconds`` without blocking the event loop."""
-        await self._loop.sleep(seconds)
-
-    def version_of(self, request: type) -> int:
-        """Return the highest request version that both sides support, -1 if none."""
-        return self._connections[0].version_of(request)
-
-    async def ask_all_brokers(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
+    async def _ask_all_brokers(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
         """Send a request to every broker; return the response or error by broker id.
 
         Raises:
             NotSent, OutcomeUnknown: the list of brokers could not be fetched.
         """
-        wire, timeout = self._connections[0], self.patience
-        brokers = await wire.brokers(min(timeout, _ASIDE_S))
-        posted = {node: wire.post(make(), node, timeout) for node in brokers}
+        brokers = await self._wire.brokers(min(self._patience, _ASIDE_S))
+        posted = {node: self._wire.post(make(), node, self._patience) for node in brokers}
         responses: dict[int, Any | GroupError] = {}
         for node, future in posted.items():
             try:
-                responses[node] = await wire.answer(future)
+                responses[node] = await self._wire.answer(future)
             except (NotSent, OutcomeUnknown) as error:
                 responses[node] = _connection_error(error)
         return responses
 
-    async def ask(
+    async def _ask(
         self, groups: Collection[str], request: BatchRequest[T]
     ) -> dict[str, T | GroupError]:
         """Send the request for every group; return an answer or an error for each.
@@ -170,7 +161,7 @@ class GroupCoordinatorClient:
         answers: dict[str, T | GroupError] = {}
         pending = list(dict.fromkeys(groups))
         await self._widen(min(request.connections, len(pending) // (request.batch * 2 * _AHEAD)))
-        until, attempt = monotonic() + self.patience, 0
+        until, attempt = monotonic() + self._patience, 0
         doubtful: set[str] = set()
         alone: set[str] = set()
         while pending:
@@ -186,7 +177,7 @@ class GroupCoordinatorClient:
             answers |= settled
             pending = [group for group in pending if group not in settled]
             if settled or any(not is_retriable(answered[group]) for group in spoiled):
-                until, attempt = monotonic() + self.patience, 0
+                until, attempt = monotonic() + self._patience, 0
             elif monotonic() > until:
                 return answers | {
                     group: replace(answer, doubtful=group in doubtful)
@@ -201,19 +192,19 @@ class GroupCoordinatorClient:
 
     async def _gather_strength(self, pending: Iterable[str], attempt: int) -> None:
         for group in pending:
-            self.coordinators.pop(group, None)
-        await self.sleep(back_off(attempt))
+            self._coordinators.pop(group, None)
+        await self._loop.sleep(back_off(attempt))
         for connection in self._connections:
             try:
-                await connection.brokers(min(self.patience, _ASIDE_S))
+                await connection.brokers(min(self._patience, _ASIDE_S))
             except (NotSent, OutcomeUnknown):
                 return
 
     async def _widen(self, connections: int) -> None:
         while len(self._connections) < connections:
-            connection = self._connect()
+            connection = Wire(self._loop, self._options, self._label)
             try:
-                await connection.open(min(self.patience, _ASIDE_S))
+                await connection.open(min(self._patience, _ASIDE_S))
             except ConnectionFailed:
                 connection.close()
                 return
@@ -237,7 +228,7 @@ class GroupCoordinatorClient:
                 at.answers |= dict.fromkeys(names, at.silent[node])
                 continue
             wire = connections[number % len(connections)]
-            future = wire.post(request.build(names), node, self.patience)
+            future = wire.post(request.build(names), node, self._patience)
             window.append((node, names, wire, future))
         while window:
             await self._collect(at, *window.popleft())
@@ -249,7 +240,7 @@ class GroupCoordinatorClient:
         """Yield the broker and groups of each request, alternating between brokers."""
         by_node: dict[int, list[str]] = defaultdict(list)
         for group in groups:
-            by_node[self.coordinators[group]].append(group)
+            by_node[self._coordinators[group]].append(group)
         longest = max(map(len, by_node.values()), default=0)
         for first in range(0, longest, batch):
             for node, members in by_node.items():
@@ -283,22 +274,22 @@ class GroupCoordinatorClient:
 
     async def _locate(self, groups: Iterable[str]) -> dict[str, GroupError]:
         """Look up unknown coordinators; return the groups for which that failed."""
-        unknown = [group for group in groups if group not in self.coordinators]
-        batch = _KEYS_A_REQUEST if self.version_of(FindCoordinatorRequest) >= 4 else 1
+        unknown = [group for group in groups if group not in self._coordinators]
+        batch = _KEYS_A_REQUEST if self._wire.version_of(FindCoordinatorRequest) >= 4 else 1
         refused: dict[str, GroupError] = {}
         window: deque[tuple[Sequence[str], Any]] = deque()
         for first in range(0, len(unknown), batch):
             if len(window) >= _AHEAD:
                 refused |= await self._read_locations(*window.popleft())
             names = unknown[first : first + batch]
-            window.append((names, self._connections[0].post(_find(names), None, self.patience)))
+            window.append((names, self._wire.post(_find(names), None, self._patience)))
         while window:
             refused |= await self._read_locations(*window.popleft())
         return refused
 
     async def _read_locations(self, groups: Sequence[str], future: Any) -> dict[str, GroupError]:
         try:
-            response = await self._connections[0].answer(future)
+            response = await self._wire.answer(future)
         except (NotSent, OutcomeUnknown) as error:
             return dict.fromkeys(groups, replace(_connection_error(error), doubtful=False))
         if not response.coordinators:
@@ -308,7 +299,7 @@ class GroupCoordinatorClient:
                 coordinator.key: (coordinator.error_code, coordinator.node_id)
                 for coordinator in response.coordinators
             }
-        self.coordinators |= {
+        self._coordinators |= {
             group: node for group, (code, node) in coordinators.items() if not code
         }
         missing = dict.fromkeys(groups, (Code.COORDINATOR_NOT_AVAILABLE, -1))

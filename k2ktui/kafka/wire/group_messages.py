@@ -24,7 +24,7 @@ TopicPartition = tuple[str, int]
 #: Prefix of every error that is due to the group having members.
 HAS_MEMBERS = "the group has members"
 
-_STABLE, _CONSUMERS = "Stable", "consumer"
+_STABLE, _CONSUMER = "Stable", "consumer"
 _SCHEMAS = "k2ktui.kafka.wire.groups_schemas"
 _DESCRIBED_AT_ONCE = 100
 _FETCHED_AT_ONCE = 20
@@ -140,32 +140,21 @@ def read_listing(response: Any, unknown_kind: str) -> Iterator[GroupListing]:
         yield GroupListing(group.group_id, group.group_state or "", kind)
 
 
-def describe_classic() -> BatchRequest[GroupState]:
-    """Return the request for the state and members of classic groups."""
+def describe_groups(kind: str) -> BatchRequest[GroupState]:
+    """Return the request for the state and members of groups, all ``classic`` or ``consumer``."""
 
-    def request(groups: Sequence[str]) -> DescribeGroupsRequest:
+    def request(groups: Sequence[str]) -> DescribeGroupsRequest | ConsumerGroupDescribeRequest:
+        if kind == _CONSUMER:
+            return ConsumerGroupDescribeRequest(
+                group_ids=list(groups), include_authorized_operations=False
+            )
         return DescribeGroupsRequest(
             groups=list(groups), include_authorized_operations=False, max_version=6
         )
 
     def read(_: Sequence[str], response: Any) -> Iterator[tuple[str, GroupState | GroupError]]:
         for group in response.groups:
-            yield group.group_id, _read_group_state(group, "classic")
-
-    return BatchRequest(_DESCRIBED_AT_ONCE, request, read)
-
-
-def describe_consumer() -> BatchRequest[GroupState]:
-    """Return the request for the state and members of consumer-protocol groups (KIP-848)."""
-
-    def request(groups: Sequence[str]) -> ConsumerGroupDescribeRequest:
-        return ConsumerGroupDescribeRequest(
-            group_ids=list(groups), include_authorized_operations=False
-        )
-
-    def read(_: Sequence[str], response: Any) -> Iterator[tuple[str, GroupState | GroupError]]:
-        for group in response.groups:
-            yield group.group_id, _read_group_state(group, "consumer")
+            yield group.group_id, _read_group_state(group, kind)
 
     return BatchRequest(_DESCRIBED_AT_ONCE, request, read)
 
@@ -177,7 +166,7 @@ def _read_group_state(group: Any, kind: str) -> GroupState | GroupError:
         return GroupError(group.error_code)
     if gone or group.group_state == "Dead":
         return GroupState(group.group_id, "", "")
-    read = _read_modern_member if kind == "consumer" else _read_classic_member
+    read = _read_modern_member if kind == _CONSUMER else _read_classic_member
     members = tuple(read(group, member) for member in group.members)
     return GroupState(group.group_id, group.group_state, kind, members)
 
@@ -191,7 +180,7 @@ def _read_modern_member(_: Any, m: Any) -> Member:
 def _read_classic_member(group: Any, m: Any) -> Member:
     """Return a member; brokers say what it reads only of a stable group of consumers."""
     topics = None
-    if group.group_state == _STABLE and group.protocol_type == _CONSUMERS:
+    if group.group_state == _STABLE and group.protocol_type == _CONSUMER:
         subscribed = read_subscription(bytes(m.member_metadata or b""))
         assigned = read_assignment(bytes(m.member_assignment or b""))
         if subscribed is not None and assigned is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 from kafka.protocol.consumer.group import OffsetFetchRequest
 
@@ -40,9 +40,8 @@ from k2ktui.kafka.wire.group_messages import (
     TopicPartition,
     commit_offsets,
     delete_offsets,
-    describe_classic,
-    describe_consumer,
     describe_error,
+    describe_groups,
     fetch_offsets,
     list_request,
     read_listing,
@@ -71,7 +70,7 @@ _NOT_IN_RESPONSE = GroupError(Code.NONE, "the broker's response does not contain
 WriteErrors = dict[str, dict[TopicPartition, str]]
 
 
-class ConsumerGroupClient:
+class ConsumerGroupClient(GroupCoordinatorClient):
     """Client for the consumer groups of one cluster; not thread-safe.
 
     Args:
@@ -95,29 +94,10 @@ class ConsumerGroupClient:
         stable_patience: float = 5.0,
         writes_source: bool = False,
     ) -> None:
-        self._coordinators = GroupCoordinatorClient(options, label, patience)
-        self._label, self._is_read_only = label, label == _SOURCE and not writes_source
+        super().__init__(options, label, patience)
+        self._is_read_only = label == _SOURCE and not writes_source
         self._stable_patience = stable_patience
         self.incomplete_reason = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def open(self, timeout: float) -> None:
-        """Connect.
-
-        Raises:
-            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
-                or the certificate is not trusted.
-        """
-        self._coordinators.open(timeout)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._coordinators.close()
 
     def list(self) -> dict[str, GroupListing]:
         """Return the groups that the principal may describe; sets ``incomplete_reason``.
@@ -126,7 +106,7 @@ class ConsumerGroupClient:
             ConnectionFailed: no broker accepts connections.
             TimedOut: no broker answered.
         """
-        return self._coordinators.run(self._list)
+        return self._run(self._list)
 
     def describe(
         self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
@@ -140,7 +120,7 @@ class ConsumerGroupClient:
         Raises:
             ConnectionFailed, TimedOut: as for :meth:`list`.
         """
-        return self._coordinators.run(lambda: self._describe(list(names), listed))
+        return self._run(lambda: self._describe(list(names), listed))
 
     def read_committed(
         self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
@@ -156,7 +136,7 @@ class ConsumerGroupClient:
         Raises:
             TimedOut: no broker answered.
         """
-        return self._coordinators.run(lambda: self._read_committed(list(names), listed))
+        return self._run(lambda: self._read_committed(list(names), listed))
 
     def find_gone(self, names: Iterable[str]) -> set[str]:
         """Return which groups do not exist: their coordinators know neither them nor a commit.
@@ -167,7 +147,7 @@ class ConsumerGroupClient:
         Raises:
             TimedOut: no broker answered.
         """
-        return self._coordinators.run(lambda: self._find_gone(list(names)))
+        return self._run(lambda: self._find_gone(list(names)))
 
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
@@ -206,7 +186,7 @@ class ConsumerGroupClient:
         operation: str,
     ) -> WriteErrors:
         groups = [group for group, partitions in wanted.items() if partitions]
-        answers = self._coordinators.run(lambda: self._coordinators.ask(groups, request))
+        answers = self._run(lambda: self._ask(groups, request))
         errors: WriteErrors = {group: {} for group in wanted}
         for group, answer in answers.items():
             errors[group] = self._explain_codes(wanted[group], answer, operation)
@@ -229,26 +209,22 @@ class ConsumerGroupClient:
         return {where: texts.get(answer.get(where), "") for where in partitions}
 
     async def _list(self) -> dict[str, GroupListing]:
-        until, attempt = monotonic() + self._coordinators.patience, 0
+        until, attempt = monotonic() + self._patience, 0
         while True:
             listed, self.incomplete_reason = await self._list_once()
             if not self.incomplete_reason:
                 return listed or {}
             if monotonic() > until:
                 break
-            if (
-                listed is None
-                and attempt == _CLOSED_AFTER
-                and (why := self._coordinators.refusal())
-            ):
+            if listed is None and attempt == _CLOSED_AFTER and (why := self._wire.refusal()):
                 raise no_connection(self._label, why)
             # The groups of a failed broker move to others, so every broker is asked again.
-            await self._coordinators.sleep(back_off(attempt))
+            await self._loop.sleep(back_off(attempt))
             attempt += 1
         if listed is None:
             raise TimedOut(
                 f"the {self._label} cluster did not list its groups within "
-                f"{self._coordinators.patience:g} s: {self.incomplete_reason}",
+                f"{self._patience:g} s: {self.incomplete_reason}",
                 hint="Check that its brokers are up and reachable from here.",
             )
         return listed
@@ -259,7 +235,7 @@ class ConsumerGroupClient:
         listed: dict[str, GroupListing] = {}
         failed: list[str] = []
         try:
-            answers = await self._coordinators.ask_all_brokers(list_request)
+            answers = await self._ask_all_brokers(list_request)
         except (NotSent, OutcomeUnknown) as error:
             return None, str(error)
         for node, response in answers.items():
@@ -271,11 +247,11 @@ class ConsumerGroupClient:
                 continue
             for group in read_listing(response, kind):
                 listed[group.group] = group
-                self._coordinators.coordinators[group.group] = node
+                self._coordinators[group.group] = node
         return (listed if len(failed) < len(answers) else None), "; ".join(failed)
 
     def _knows_consumer_groups(self) -> bool:
-        return self._coordinators.version_of(ConsumerGroupDescribeRequest) >= 0
+        return self._wire.version_of(ConsumerGroupDescribeRequest) >= 0
 
     async def _describe(
         self, names: Collection[str], listed: Mapping[str, GroupListing] | None
@@ -285,14 +261,7 @@ class ConsumerGroupClient:
         groups = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
         modern = [n for n in groups if states[n].kind == "consumer"]
         classic = [n for n in groups if states[n].kind != "consumer"]
-        answers = await self._coordinators.ask(classic, describe_classic())
-        if self._knows_consumer_groups():
-            # A group whose kind was unknown or has changed is not found as a classic one.
-            modern += [n for n, answer in answers.items() if answer == GroupState(n, "", "")]
-            described = await self._coordinators.ask(modern, describe_consumer())
-            # Without the feature group.version (Kafka 3.9, or a cluster upgraded from it), brokers
-            # offer this request and refuse it: there, the answer about classic groups is complete.
-            answers |= {n: a for n, a in described.items() if n not in answers or a != _NO_KIP_848}
+        answers = await self._ask_states(classic, modern)
         for name, answer in answers.items():
             if isinstance(answer, GroupError):
                 why = describe_error(answer, self._label, "Describe")
@@ -301,17 +270,23 @@ class ConsumerGroupClient:
                 states[name] = answer
         return states
 
+    async def _ask_states(
+        self, classic: Collection[str], modern: Collection[str] = ()
+    ) -> dict[str, GroupState | GroupError]:
+        """Ask for groups as classic ones, and for those not found and ``modern`` as consumers."""
+        answers = await self._ask(classic, describe_groups("classic"))
+        if self._knows_consumer_groups():
+            # A group whose kind was unknown or has changed is not found as a classic one.
+            gone = [n for n, answer in answers.items() if answer == GroupState(n, "", "")]
+            described = await self._ask([*modern, *gone], describe_groups("consumer"))
+            # Without the feature group.version (Kafka 3.9, or a cluster upgraded from it), brokers
+            # offer this request and refuse it: there, the answer about classic groups is complete.
+            answers |= {n: a for n, a in described.items() if n not in answers or a != _NO_KIP_848}
+        return answers
+
     async def _find_gone(self, names: Collection[str]) -> set[str]:
-        answers = await self._coordinators.ask(names, describe_classic())
+        answers = await self._ask_states(names)
         gone = [name for name, answer in answers.items() if answer == GroupState(name, "", "")]
-        if gone and self._knows_consumer_groups():
-            described = await self._coordinators.ask(gone, describe_consumer())
-            # Where the feature group.version is off, the answer about classic groups is complete.
-            gone = [
-                name
-                for name, answer in described.items()
-                if answer in (GroupState(name, "", ""), _NO_KIP_848)
-            ]
         # Groups of other kinds have commits, too, and are not found by either request.
         commits = await self._fetch(gone)
         return {
@@ -357,16 +332,16 @@ class ConsumerGroupClient:
         return offsets
 
     async def _fetch(self, names: Collection[str]) -> dict[str, FetchedOffsets | GroupError]:
-        version = self._coordinators.version_of(OffsetFetchRequest)
+        version = self._wire.version_of(OffsetFetchRequest)
         stable = fetch_offsets(version, require_stable=True)
-        answers = await self._coordinators.ask(names, stable)
+        answers = await self._ask(names, stable)
         until, attempt = monotonic() + self._stable_patience, 0
         while (unstable := _unstable(answers)) and monotonic() < until:
-            await self._coordinators.sleep(back_off(attempt))
+            await self._loop.sleep(back_off(attempt))
             attempt += 1
-            again = await self._coordinators.ask(list(unstable), stable)
+            again = await self._ask(list(unstable), stable)
             answers |= again
-        unstable_offsets = await self._coordinators.ask(
+        unstable_offsets = await self._ask(
             list(unstable), fetch_offsets(version, require_stable=False)
         )
         for name, answer in unstable_offsets.items():
