@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 
-from confluent_kafka import KafkaError, KafkaException
-
 from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.changes import (
@@ -21,7 +19,6 @@ from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.moves.journal import has_displaced
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import K2kError
-from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
 from k2ktui.replication.ownership.topic_moves import read_moved, release_topics
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.operations import JournalEntry, read_entry, read_journal, undo_entry
@@ -157,21 +154,14 @@ def delete_shadow_groups(session: Session) -> None:
     prefix = shadow_prefix(session)
     with closing(TargetClusterReader(session.config)) as reader:
         names = sorted(name for name in reader.reader.names() if name.startswith(prefix))
-    if not names:
-        return
-    admin = session.target.admin
-    futures = admin.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
-    for name, future in futures.items():
-        try:
-            session.target.wait(future)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                continue
+        deleted = reader.groups.delete(names)
+    for name, why in deleted.items():
+        if why:
             raise K2kError(
-                f"shadow group {safe_text(name)} was not deleted: {error.args[0].str()}",
+                f"shadow group {safe_text(name)} was not deleted: {why}",
                 hint="Grant the target principal Delete on groups with this prefix: "
                 + safe_text(prefix),
-            ) from error
+            )
 
 
 class Rights(ChangeHandler):

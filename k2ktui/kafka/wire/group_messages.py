@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import (
     OffsetCommitRequest,
@@ -28,6 +32,7 @@ _STABLE, _CONSUMER = "Stable", "consumer"
 _SCHEMAS = "k2ktui.kafka.wire.groups_schemas"
 _DESCRIBED_AT_ONCE = 100
 _FETCHED_AT_ONCE = 20
+_DELETED_AT_ONCE = 20
 _COMMIT_LANES = 8
 # Later versions identify topics by id, which differs after a topic is deleted and recreated.
 _NAMES_TOPICS = 9
@@ -308,6 +313,20 @@ def delete_offsets(where: Mapping[str, Collection[TopicPartition]]) -> BatchRequ
             yield from _read_codes(groups, response)
 
     return BatchRequest(1, request, read, _COMMIT_LANES)
+
+
+def delete_groups() -> BatchRequest[bool]:
+    """Return the request that deletes groups; True for those that are gone."""
+
+    def request(groups: Sequence[str]) -> DeleteGroupsRequest:
+        return DeleteGroupsRequest(groups_names=list(groups), max_version=2)
+
+    def read(_: Sequence[str], response: Any) -> Iterator[tuple[str, bool | GroupError]]:
+        for group in response.results:
+            gone = group.error_code in (Code.NONE, Code.GROUP_ID_NOT_FOUND)
+            yield group.group_id, gone or GroupError(group.error_code)
+
+    return BatchRequest(_DELETED_AT_ONCE, request, read)
 
 
 def _read_codes(

@@ -39,6 +39,7 @@ from k2ktui.kafka.wire.group_messages import (
     PartitionCodes,
     TopicPartition,
     commit_offsets,
+    delete_groups,
     delete_offsets,
     describe_error,
     describe_groups,
@@ -171,6 +172,24 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         """
         self._refuse_source("deleted")
         return self._write(where, delete_offsets(where), "Delete")
+
+    def delete(self, names: Iterable[str]) -> dict[str, str]:
+        """Delete groups that have no members, with their offsets.
+
+        Returns:
+            For each group, "" if it does not exist any more, otherwise the reason.
+
+        Raises:
+            Refused: this client is connected to the source, and may only read.
+        """
+        self._refuse_source("deleted")
+        answers = self._run(lambda: self._ask(list(names), delete_groups()))
+        return {
+            name: describe_error(answer, self._label, "Delete")
+            if isinstance(answer, GroupError)
+            else ""
+            for name, answer in answers.items()
+        }
 
     def _refuse_source(self, done: str) -> None:
         if self._is_read_only:

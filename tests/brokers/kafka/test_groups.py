@@ -124,6 +124,8 @@ def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: ConsumerGr
         group: {(topic, 0): ""},
         unused: {(topic, 1): ""},
     }, "what is not there counts as deleted"
+    assert groups.delete([group, unused]) == {group: "", unused: ""}
+    assert group not in groups.list()
 
 
 def test_what_cannot_be_committed_stops_nothing_else(
@@ -218,6 +220,8 @@ def test_a_group_with_members_is_not_written(
         deleted = groups.delete_offsets({live: [(topic, 0)], stopped: [(topic, 0)]})
         assert deleted[live][(topic, 0)].startswith(HAS_MEMBERS)
         assert deleted[stopped][(topic, 0)] == ""
+        gone = groups.delete([live, stopped])
+        assert gone[live].startswith(HAS_MEMBERS) and gone[stopped] == ""
         assert groups.read_committed([live])[live].offsets[(topic, 0)].offset == 4
     eventually(lambda: groups.describe([live])[live].state == "Empty", "its member has left")
     assert groups.commit({live: wanted}) == {live: {(topic, 0): ""}}
@@ -274,4 +278,6 @@ def test_the_source_is_only_read(source: KafkaNode, connect: Connect) -> None:
         groups.commit({group: {(topic, 0): GroupCommit(1)}})
     with pytest.raises(Refused, match="only read"):
         groups.delete_offsets({group: [(topic, 0)]})
+    with pytest.raises(Refused, match="only read"):
+        groups.delete([group])
     assert committed(source, group) == {}

@@ -94,6 +94,7 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
         assert "lacks Read on the group" in done[hidden][(topic, 0)]
         deleted = groups.delete_offsets({seen: [(topic, 0)]})
         assert "lacks Delete on the group" in deleted[seen][(topic, 0)]
+        assert "lacks Delete on the group" in groups.delete([seen])[seen]
     assert committed(secure.node, hidden) == {(topic, 0): 3}
     with opened(as_user(secure, "ann"), "source") as groups:
         assert groups.describe([hidden])[hidden].state == "", "the source shows what it lists"

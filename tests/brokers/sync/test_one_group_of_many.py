@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
-from kafka.protocol.admin.groups import DeleteGroupsRequest
 
-from k2ktui.kafka.wire.group_coordinator import BatchRequest, GroupCoordinatorClient
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.brokers import Brokers
@@ -112,10 +110,6 @@ def test_a_share_group_has_the_name_of_a_group(
         consumer.close()
 
 
-def _delete_groups(names: Sequence[str]) -> DeleteGroupsRequest:
-    return DeleteGroupsRequest(groups_names=list(names), max_version=2)
-
-
 @pytest.mark.parametrize("kind", ["2.8", "4.0.0"])
 def test_a_group_with_the_empty_id(
     brokers: Brokers, source: KafkaNode, tmp_path: Path, kind: str
@@ -142,10 +136,5 @@ def test_a_group_with_the_empty_id(
             k2ktui("sync", "-f", copied.file, "--once", code=None)
             assert committed(target, group, [(topic, 0)]) == {(topic, 0): 3}
         finally:
-            # librdkafka does not delete it; the cluster is other tests', too.
-            delete = BatchRequest(1, _delete_groups, lambda names, _: [(names[0], "")])
-            coordinators = GroupCoordinatorClient(options, "target", TIMEOUT)
-            coordinators.open(TIMEOUT)
-            coordinators.run(lambda: coordinators.ask([""], delete))
-            coordinators.close()
+            assert groups.delete([""]) == {"": ""}  # the cluster is other tests', too
             assert "" not in groups.list()
