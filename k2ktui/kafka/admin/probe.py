@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -26,11 +26,19 @@ from kafka.protocol.producer import (
     ProduceRequest,
 )
 
-from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code, code_name
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.kafka.wire.cluster import (
+    GROUP_KEY,
+    CoordinatorError,
+    Loop,
+    NotSent,
+    OutcomeUnknown,
+    Wire,
+)
+from k2ktui.kafka.wire.codes import Code, code_name
+from k2ktui.kafka.wire.transactions import end_transaction
 
 _T = TypeVar("_T")
-_GROUP_KEY = 0
 _METADATA_LOG = "__cluster_metadata"
 # Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
@@ -183,39 +191,30 @@ class Probe:
         Returns:
             The error code of the answer; 0 if there is a coordinator.
         """
-        return self.run(lambda wire: _find_group_coordinator(wire, group))
+        patience = _COORDINATOR_PATIENCE_S
+        try:
+            self.run(lambda wire: wire.find_coordinator(group, GROUP_KEY, patience))
+        except CoordinatorError as error:
+            return error.code
+        return Code.NONE
 
     async def _end_nothing(self, transactional_id: str) -> int:
-        request = EndTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=_NO_SUCH_PRODUCER,
-            producer_epoch=0,
-            committed=False,
-            max_version=3,
-        )
+        producer = Producer(transactional_id, _NO_SUCH_PRODUCER, 0)
         until = time.monotonic() + _COORDINATOR_PATIENCE_S
-        while True:
+        while time.monotonic() <= until:
+            left = until - time.monotonic()
             try:
-                node = await self._wire.coordinator(transactional_id, _remaining_s(until))
-                response = await self._wire.send(request, node, _remaining_s(until))
-                code = int(response.error_code)
+                await end_transaction(self._wire, producer, commit=False, deadline=left)
             except CoordinatorError as error:
                 return error.code
-            except (NotSent, OutcomeUnknown):
-                code = int(Code.COORDINATOR_NOT_AVAILABLE)
-            if code not in COORDINATOR_RETRIABLE or time.monotonic() > until:
-                return code
-            self._wire.forget_coordinator(transactional_id)
-            await self._loop.sleep(0.1)
+            except OutcomeUnknown:
+                continue
+            return Code.NONE
+        return Code.COORDINATOR_NOT_AVAILABLE
 
 
 class NotDisclosed(Exception):
     """The cluster does not disclose a value; the message is printed after "could not check: "."""
-
-
-def _remaining_s(until: float) -> float:
-    """Return the response timeout in seconds; at least 1 s, so that every request has a chance."""
-    return max(1.0, until - time.monotonic())
 
 
 def _rights(topic: Any) -> TopicPermissions:
@@ -239,19 +238,3 @@ def _controller_time(response: Any) -> float:
                 if replica.replica_id == partition.leader_id and stamp and stamp > 0:
                     return float(stamp) / 1000
     raise NotDisclosed("its controller does not report its time")
-
-
-async def _find_group_coordinator(wire: Wire, group: str) -> int:
-    request = FindCoordinatorRequest(
-        key=group, key_type=_GROUP_KEY, coordinator_keys=[group], max_version=3
-    )
-    until = time.monotonic() + _COORDINATOR_PATIENCE_S
-    while True:
-        try:
-            response = await wire.send(request, timeout=_remaining_s(until))
-            code = int(response.error_code)
-        except (NotSent, OutcomeUnknown):
-            code = int(Code.NETWORK_EXCEPTION)
-        if code not in COORDINATOR_RETRIABLE or time.monotonic() > until:
-            return code
-        await wire.loop.sleep(0.1)

@@ -51,7 +51,8 @@ log = logging.getLogger(__name__)
 # A fetch response may hold one batch larger than the requested maximum (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
 _REQUEST_MS = 30_000
-_TRANSACTION_KEY = 1
+# Kinds of coordinators, as FindCoordinator names them.
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 _THROTTLE_PAUSE_S = 0.05
 # Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
@@ -70,7 +71,7 @@ class OutcomeUnknown(Exception):
 
 
 class CoordinatorError(Exception):
-    """The transaction coordinator refused the request, or retries ended without success."""
+    """A coordinator refused the request, or retries ended without success."""
 
     def __init__(self, code: int, request: str) -> None:
         super().__init__(code, request)
@@ -420,12 +421,20 @@ class Wire:
         if known is not None:
             return known
         until = monotonic() + timeout
+        broker = await self.find_coordinator(transactional_id, TRANSACTION_KEY, timeout)
+        self._coordinators[transactional_id] = broker.node_id
+        await self._learn(broker, until)
+        return int(broker.node_id)
+
+    async def find_coordinator(self, key: str, key_type: int, timeout: float) -> Any:
+        """Return a broker's answer about a coordinator; errors as for :meth:`coordinator`.
+
+        The cluster creates the internal topic of these coordinators if it is missing.
+        """
+        until = monotonic() + timeout
         for attempt in count():
             request = FindCoordinatorRequest(
-                key=transactional_id,
-                key_type=_TRANSACTION_KEY,
-                coordinator_keys=[transactional_id],
-                max_version=3,
+                key=key, key_type=key_type, coordinator_keys=[key], max_version=3
             )
             try:
                 response = await self.send(request, timeout=max(0.1, until - monotonic()))
@@ -433,12 +442,10 @@ class Wire:
             except (NotSent, OutcomeUnknown):
                 code = Code.COORDINATOR_NOT_AVAILABLE
             if code == Code.NONE:
-                self._coordinators[transactional_id] = response.node_id
-                await self._learn(response, until)
-                return int(response.node_id)
+                return response
             if code not in COORDINATOR_RETRIABLE or monotonic() > until:
                 break
-            await self._back_off(attempt)
+            await self.loop.sleep(back_off(attempt))
         raise CoordinatorError(code, "FindCoordinator")
 
     async def _learn(self, coordinator: Any, until: float) -> None:
@@ -452,8 +459,10 @@ class Wire:
         """Discard the cached coordinator of a transactional id."""
         self._coordinators.pop(transactional_id, None)
 
-    async def _back_off(self, attempt: int) -> None:
-        await self.loop.sleep(min(0.02 * 2 ** min(attempt, 5), 0.5))
+
+def back_off(attempt: int) -> float:
+    """Return the seconds to wait before the next retry; ``attempt`` counts from 0."""
+    return float(min(0.02 * 2 ** min(attempt, 5), 0.5))
 
 
 def _topic_info(topic: Any) -> TopicInfo:

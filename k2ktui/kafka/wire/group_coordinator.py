@@ -16,7 +16,14 @@ from typing import Any, Generic, Self, TypeVar, cast
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire.cluster import (
+    GROUP_KEY,
+    Loop,
+    NotSent,
+    OutcomeUnknown,
+    Wire,
+    back_off,
+)
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code
 
 log = logging.getLogger(__name__)
@@ -25,7 +32,6 @@ T = TypeVar("T")
 
 _AHEAD = 4
 _KEYS_A_REQUEST = 500
-_GROUP_KEY = 0
 _ASIDE_S = 5.0
 _SETUP_S = 10.0
 # A restarting broker is back within seconds; the library's back-off would grow to 30 seconds.
@@ -313,11 +319,6 @@ def is_retriable(answer: object) -> bool:
     return isinstance(answer, GroupError) and answer.code in PASSING
 
 
-def back_off(attempt: int) -> float:
-    """Return the seconds to wait before the next retry; ``attempt`` counts from 0."""
-    return float(min(0.02 * 2 ** min(attempt, 5), 0.5))
-
-
 def _doubtful(answer: object) -> bool:
     return isinstance(answer, GroupError) and answer.doubtful
 
@@ -328,5 +329,5 @@ def _connection_error(error: NotSent | OutcomeUnknown) -> GroupError:
 
 def _find(groups: Sequence[str]) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(
-        key=groups[0], key_type=_GROUP_KEY, coordinator_keys=list(groups), max_version=6
+        key=groups[0], key_type=GROUP_KEY, coordinator_keys=list(groups), max_version=6
     )

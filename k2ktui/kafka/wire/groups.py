@@ -18,13 +18,12 @@ from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.unreachable import no_connection
-from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, back_off
 from k2ktui.kafka.wire.codes import Code, code_name
 from k2ktui.kafka.wire.group_coordinator import (
     BatchRequest,
     GroupCoordinatorClient,
     GroupError,
-    back_off,
 )
 from k2ktui.kafka.wire.group_messages import (
     HAS_MEMBERS,
