@@ -16,7 +16,6 @@ from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Wire
 from k2ktui.kafka.wire.codes import Code, code_name
 
 _OPEN_S = 10.0
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +63,10 @@ async def _ask_all(connection: Wire, timeout: float) -> dict[int, Any]:
     until = monotonic() + timeout
     responses: dict[int, Any] = {}
     for node in await connection.brokers(timeout):
-        while node not in responses:
-            left = max(0.1, until - monotonic())
-            try:
-                responses[node] = await connection.send(
-                    DescribeLogDirsRequest(topics=[]), node, left
-                )
-            except NotSent:  # the first request to a broker only opens the connection
-                if monotonic() > until:
-                    raise
-                await connection.loop.sleep(_PAUSE_S)
+        left = until - monotonic()
+        responses[node] = await connection.send_when_connected(
+            DescribeLogDirsRequest(topics=[]), node, left
+        )
     return responses
 
 

@@ -70,25 +70,17 @@ async def _describe(
         leader = info.partitions.get(number) if info else None
         if leader is not None and leader.node >= 0:
             led[leader.node].append((topic, number))
-    # The first request to a broker only opens the connection and fails; _send retries it.
     for node, partitions in led.items():
-        response = await _send(connection, _request(partitions), node, timeout)
-        for topic in response.topics if response is not None else ():
+        try:
+            request = _request(partitions)
+            response = await connection.send_when_connected(request, node, timeout)
+        except NotSent:
+            continue
+        for topic in response.topics:
             for part in topic.partitions:
                 at = (topic.name, part.partition_index)
                 if part.error_code == 0 and at in stable:
                     _take(transactions, at, stable[at], part.active_producers)
-
-
-async def _send(connection: Wire, request: Any, node: int, timeout: float) -> Any:
-    left = timeout
-    while left > 0:
-        try:
-            return await connection.send(request, node, left)
-        except NotSent:
-            await connection.loop.sleep(0.05)
-            left -= 0.05
-    return None
 
 
 def _request(partitions: Iterable[Partition]) -> Any:

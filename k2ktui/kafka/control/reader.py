@@ -81,21 +81,15 @@ def stable_ends(
         TimedOut: a partition had no leader for ``timeout`` seconds.
         ConnectionFailed: the cluster does not answer.
     """
-    return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_COMMITTED)
+    spec, isolation = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
+    return _bounds(cluster, topic, range(partitions), spec, timeout, isolation)
 
 
 def written_ends(
     cluster: Cluster, topic: str, partitions: int, timeout: float = LEADER_WAIT_S
 ) -> dict[int, int]:
     """Return the high watermark of every partition; raises as :func:`stable_ends`."""
-    return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
-
-
-def _ends(
-    cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
-) -> dict[int, int]:
-    """Return every partition's end offset; a missing entry would be mistaken for an empty one."""
-    return _bounds(cluster, topic, range(partitions), OffsetSpec.latest(), timeout, isolation)
+    return _bounds(cluster, topic, range(partitions), OffsetSpec.latest(), timeout)
 
 
 def _bounds(
@@ -106,7 +100,10 @@ def _bounds(
     timeout: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[int, int]:
-    """Return an offset of each partition, once all have a leader; raises as :func:`stable_ends`."""
+    """Return an offset of each partition, once all have a leader; raises as :func:`stable_ends`.
+
+    A missing entry would be mistaken for an empty partition.
+    """
     where = [(topic, p) for p in partitions]
     until = monotonic() + timeout
     while True:
@@ -256,7 +253,7 @@ def await_stable(
         ReadInterrupted: ``interrupted`` returned true while one was open.
     """
     until = monotonic() + timeout
-    written = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+    written = written_ends(cluster, topic, partitions, timeout)
     while True:
         stable = stable_ends(cluster, topic, partitions, max(0.0, until - monotonic()))
         behind = [p for p, end in written.items() if stable[p] < end]

@@ -53,7 +53,7 @@ _MAX_RESPONSE_BYTES = 1 << 30
 _REQUEST_MS = 30_000
 # Kinds of coordinators, as FindCoordinator names them.
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-_THROTTLE_PAUSE_S = 0.05
+_THROTTLE_PAUSE_S = _CONNECTING_S = 0.05
 # Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
 
@@ -327,6 +327,22 @@ class Wire:
                 if monotonic() > until:
                     raise
             await self.loop.sleep(_THROTTLE_PAUSE_S)
+
+    async def send_when_connected(self, request: Any, node: int, timeout: float) -> Any:
+        """Send a request and return its response; wait for the connection, too.
+
+        Raises:
+            NotSent: no connection could be made within ``timeout`` seconds.
+            OutcomeUnknown: as for :meth:`send`.
+        """
+        until = monotonic() + timeout
+        while True:
+            try:
+                return await self.send(request, node, max(0.1, until - monotonic()))
+            except NotSent:  # the first request to a broker only opens the connection
+                if monotonic() > until:
+                    raise
+            await self.loop.sleep(_CONNECTING_S)
 
     def post(self, request: Any, node: int | None = None, timeout: float | None = None) -> Any:
         """Send a request without waiting; pass the returned future to ``answer``."""
