@@ -81,18 +81,10 @@ class ConsumerGroupReader:
             self._groups.close()
             self._groups = None
 
-    def names(self) -> frozenset[str]:
-        """Return the names of all groups the principal may describe."""
-        return frozenset(self.groups.list())
-
     @property
     def incomplete_reason(self) -> str:
         """Why groups may be missing from the last listing; empty if it was complete."""
         return self._groups.incomplete_reason if self._groups is not None else ""
-
-    def find_gone(self, names: Collection[str]) -> set[str]:
-        """Return the groups that do not exist; the answer about each comes from its coordinator."""
-        return self.groups.find_gone(names)
 
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
         """Return the existing groups with their states, members and committed offsets.
@@ -235,7 +227,7 @@ class SourceClusterReader:
         if selected and not known:
             known = isinstance(self.cluster.describe([_COMMITS])[_COMMITS], TopicDescription)
         try:
-            gone = self._reader.find_gone(selected) if known else set()
+            gone = self._reader.groups.find_gone(selected) if known else set()
         except BaseException:
             self._reader.close()
             raise

@@ -153,7 +153,7 @@ def delete_shadow_groups(session: Session) -> None:
     """
     prefix = shadow_prefix(session)
     with closing(TargetClusterReader(session.config)) as reader:
-        names = sorted(name for name in reader.reader.names() if name.startswith(prefix))
+        names = sorted(name for name in reader.groups.list() if name.startswith(prefix))
         deleted = reader.groups.delete(names)
     for name, why in deleted.items():
         if why:
