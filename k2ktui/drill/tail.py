@@ -21,7 +21,7 @@ from k2ktui.engine.strict_json import LARGEST_MS
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, describe_readable
 from k2ktui.kafka.properties.translation import wire
-from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, WireClient
 from k2ktui.log.batch import Batch
 from k2ktui.log.fetcher import FAR_BYTES, Fetcher
 from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
@@ -199,12 +199,11 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
     """
     if source.find(topic) is None:
         return frozenset()
-    loop = Loop()
-    connection = Wire(loop, wire(source.config, "consumer"), source.label)
     reader = RegistrationReader(topic)
     try:
-        loop.run(lambda: connection.open(_REGISTRATIONS_S))
-        loop.run(lambda: reader.read(connection, _REGISTRATIONS_S))
+        with WireClient(wire(source.config, "consumer"), source.label) as client:
+            client.open(_REGISTRATIONS_S)
+            client.run(lambda connection: reader.read(connection, _REGISTRATIONS_S))
         reader.check_known(reader.newer_ids)
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         raise ConnectionFailed(
@@ -215,9 +214,6 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
             if isinstance(error, RegistrationsUnavailable) and error.is_newer
             else "Grant the pipeline's source principal Read on this topic.",
         ) from error
-    finally:
-        connection.close()
-        loop.close()
     pairs = pair, *(run.pair for run in reader.runs.values())
     sources, targets = find_ids(pair.target, pairs), find_ids(pair.source, pairs)
     return frozenset(

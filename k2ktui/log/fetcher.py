@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, TopicInfo, Wire, WireClient
 from k2ktui.kafka.wire.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
 from k2ktui.kafka.wire.read_requests import (
     EARLIEST,
@@ -109,7 +109,7 @@ class Fetcher:
 
     def __init__(self, cluster: Cluster | ConsumerOptions) -> None:
         self._cluster = cluster
-        self._open: tuple[Loop, Wire] | None = None
+        self._open: WireClient | None = None
 
     def run(
         self,
@@ -130,18 +130,15 @@ class Fetcher:
         """
         reading = _Reading(requests, timeout, partition_bytes)
         if requests:
-            loop, connection = self._connect(timeout)
-            loop.run(lambda: reading.run(connection))
+            self._connect(timeout).run(reading.run)
 
     def close(self) -> None:
         """Disconnect."""
         if self._open is not None:
-            loop, connection = self._open
+            self._open.close()
             self._open = None
-            connection.close()
-            loop.close()
 
-    def _connect(self, timeout: float) -> tuple[Loop, Wire]:
+    def _connect(self, timeout: float) -> WireClient:
         if self._open is None:
             cluster = self._cluster
             if isinstance(cluster, ConsumerOptions):
@@ -150,11 +147,9 @@ class Fetcher:
                 from k2ktui.kafka.properties.translation import wire
 
                 options = wire(cluster.config, "consumer")
-            loop = Loop()
-            connection = Wire(loop, options, cluster.label)
-            self._open = loop, connection
+            self._open = WireClient(options, cluster.label)
             try:
-                loop.run(lambda: connection.open(timeout))
+                self._open.open(timeout)
             except BaseException:
                 self.close()
                 raise

@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -30,15 +30,13 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import (
     GROUP_KEY,
     CoordinatorError,
-    Loop,
     NotSent,
     OutcomeUnknown,
-    Wire,
+    WireClient,
 )
 from k2ktui.kafka.wire.codes import Code, code_name
 from k2ktui.kafka.wire.transactions import end_transaction
 
-_T = TypeVar("_T")
 _METADATA_LOG = "__cluster_metadata"
 # Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
@@ -78,42 +76,8 @@ class TopicPermissions:
         return self.operations is not None and operation not in self.operations
 
 
-class Probe:
-    """A connection to one cluster with the credentials of one client role.
-
-    Args:
-        options: wire options, from ``k2ktui.kafka.properties.translation``.
-        label: ``source`` or ``target``, for messages.
-    """
-
-    def __init__(self, options: Mapping[str, Any], label: str) -> None:
-        self._loop = Loop()
-        self._wire = Wire(self._loop, options, label)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def open(self, timeout: float) -> None:
-        """Connect.
-
-        Raises:
-            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
-                or the certificate is not trusted.
-        """
-        self._loop.run(lambda: self._wire.open(timeout))
-
-    def run(self, requests: Callable[[Wire], Coroutine[Any, Any, _T]]) -> _T:
-        """Run requests on this connection; return their result or raise their error."""
-        result: _T = self._loop.run(lambda: requests(self._wire))
-        return result
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._wire.close()
-        self._loop.close()
+class Probe(WireClient):
+    """Connections to one cluster with the credentials of one client role."""
 
     @property
     def version(self) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 from kafka.errors import KafkaError, NodeNotReadyError, UnknownBrokerIdError
 from kafka.future import Future
@@ -47,6 +47,8 @@ from k2ktui.kafka.wire.connections import (
 )
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 # A fetch response may hold one batch larger than the requested maximum (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
@@ -474,6 +476,44 @@ class Wire:
     def forget_coordinator(self, transactional_id: str) -> None:
         """Discard the cached coordinator of a transactional id."""
         self._coordinators.pop(transactional_id, None)
+
+
+class WireClient:
+    """Connections to one cluster, with an event loop of their own; not thread-safe.
+
+    Args:
+        options: wire options, from ``k2ktui.kafka.properties.translation``.
+        label: ``source`` or ``target``, for messages.
+    """
+
+    def __init__(self, options: Mapping[str, Any], label: str) -> None:
+        self._loop = Loop()
+        self._wire = Wire(self._loop, options, label)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self, timeout: float) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
+        """
+        self._loop.run(lambda: self._wire.open(timeout))
+
+    def run(self, requests: Callable[[Wire], Coroutine[Any, Any, _T]]) -> _T:
+        """Run requests on these connections; return their result or raise their error."""
+        result: _T = self._loop.run(lambda: requests(self._wire))
+        return result
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+        self._loop.close()
 
 
 def back_off(attempt: int) -> float:

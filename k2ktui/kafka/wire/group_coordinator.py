@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire.cluster import (
     GROUP_KEY,
-    Loop,
     NotSent,
     OutcomeUnknown,
     Wire,
+    WireClient,
     back_off,
 )
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code
@@ -93,7 +93,7 @@ class _Round(Generic[T]):
     spoiled: set[str] = field(default_factory=set)
 
 
-class GroupCoordinatorClient:
+class GroupCoordinatorClient(WireClient):
     """Connections to the brokers of one cluster, and the coordinators of its groups.
 
     Args:
@@ -108,35 +108,16 @@ class GroupCoordinatorClient:
             "socket_connection_setup_timeout_ms": min(patience, _SETUP_S) * 1000,
         }
         self._options = own | dict(options)
+        super().__init__(self._options, label)
         self._label, self._patience = label, patience
-        self._loop = Loop()
-        self._wire = Wire(self._loop, self._options, label)
         self._connections = [self._wire]
         self._coordinators: dict[str, int] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def open(self, timeout: float) -> None:
-        """Connect.
-
-        Raises:
-            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
-                or the certificate is not trusted.
-        """
-        self._loop.run(lambda: self._wire.open(timeout))
-
     def close(self) -> None:
-        """Close all connections and the event loop."""
-        for connection in self._connections:
+        """Close all connections."""
+        for connection in self._connections[1:]:
             connection.close()
-        self._loop.close()
-
-    def _run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return cast(T, self._loop.run(coroutine))
+        super().close()
 
     async def _ask_all_brokers(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
         """Send a request to every broker; return the response or error by broker id.

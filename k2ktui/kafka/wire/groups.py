@@ -106,7 +106,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
             ConnectionFailed: no broker accepts connections.
             TimedOut: no broker answered.
         """
-        return self._run(self._list)
+        return self.run(lambda _: self._list())
 
     def describe(
         self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
@@ -120,7 +120,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         Raises:
             ConnectionFailed, TimedOut: as for :meth:`list`.
         """
-        return self._run(lambda: self._describe(list(names), listed))
+        return self.run(lambda _: self._describe(list(names), listed))
 
     def read_committed(
         self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
@@ -136,7 +136,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         Raises:
             TimedOut: no broker answered.
         """
-        return self._run(lambda: self._read_committed(list(names), listed))
+        return self.run(lambda _: self._read_committed(list(names), listed))
 
     def find_gone(self, names: Iterable[str]) -> set[str]:
         """Return which groups do not exist: their coordinators know neither them nor a commit.
@@ -147,7 +147,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         Raises:
             TimedOut: no broker answered.
         """
-        return self._run(lambda: self._find_gone(list(names)))
+        return self.run(lambda _: self._find_gone(list(names)))
 
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
@@ -182,7 +182,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
             Refused: this client is connected to the source, and may only read.
         """
         self._refuse_source("deleted")
-        answers = self._run(lambda: self._ask(list(names), delete_groups()))
+        answers = self.run(lambda _: self._ask(list(names), delete_groups()))
         return {
             name: describe_error(answer, self._label, "Delete")
             if isinstance(answer, GroupError)
@@ -204,7 +204,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         operation: str,
     ) -> WriteErrors:
         groups = [group for group, partitions in wanted.items() if partitions]
-        answers = self._run(lambda: self._ask(groups, request))
+        answers = self.run(lambda _: self._ask(groups, request))
         errors: WriteErrors = {group: {} for group in wanted}
         for group, answer in answers.items():
             errors[group] = self._explain_codes(wanted[group], answer, operation)

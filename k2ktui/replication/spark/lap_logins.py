@@ -13,7 +13,7 @@ from typing import Any
 
 from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.auth.logins import LOGINS, RENEWAL, Renewal, newest, password_login
-from k2ktui.kafka.wire.cluster import Loop, Wire
+from k2ktui.kafka.wire.cluster import WireClient
 from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome, SlotResult
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ class LapLogins:
                 return None
             for side, one in zip(("source", "target"), options, strict=True):
                 try:
-                    _connect(one, side)
+                    with WireClient(one, side) as client:
+                        client.open(_OPEN_S)
                 except LoginFailed as error:
                     return error
                 except ConnectionFailed as error:
@@ -78,13 +79,3 @@ class LapLogins:
 def _generations(sides: tuple[Options, Options]) -> list[int]:
     renewals: list[Renewal | None] = [side.get(RENEWAL) for side in sides]
     return [renewal.generation if renewal else 0 for renewal in renewals]
-
-
-def _connect(options: Options, side: str) -> None:
-    loop = Loop()
-    wire = Wire(loop, options, side)
-    try:
-        loop.run(lambda: wire.open(_OPEN_S))
-    finally:
-        wire.close()
-        loop.close()

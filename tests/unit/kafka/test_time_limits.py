@@ -10,7 +10,7 @@ import pytest
 from k2ktui.kafka.admin import probe
 from k2ktui.kafka.admin.probe import NotDisclosed, Probe
 from k2ktui.kafka.producer_id import Producer
-from k2ktui.kafka.wire import transactions
+from k2ktui.kafka.wire import cluster, transactions
 from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, OutcomeUnknown
 from k2ktui.kafka.wire.codes import Code
 from k2ktui.kafka.wire.transactions import add_partitions, end_transaction
@@ -104,7 +104,7 @@ def test_a_commit_without_a_response_is_unknown_and_not_repeated(
 def test_a_transactional_id_is_checked_within_ten_seconds(
     wire: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "Wire", lambda *_: wire)
+    monkeypatch.setattr(cluster, "Wire", lambda *_: wire)
     asking = Probe({"bootstrap_servers": ["127.0.0.1:1"]}, "target")
     with asking, pytest.raises(NotDisclosed, match=Code.COORDINATOR_NOT_AVAILABLE.name):
         asking.may_use_transactional_id("id")
