@@ -104,11 +104,11 @@ def _keep_from_now_on(bootstrap: str, topic: DemoTopic) -> None:
     With the small bound that deleted its head, the target would delete unread records of
     ``legacy-report`` after three minutes, and Groups would no longer show what the pages say.
     """
-    from k2ktui.kafka.admin.topics import alter_topic
+    from k2ktui.kafka.admin.topics import alter_topics
 
-    bound = BOUNDED["retention.bytes"]
-    error = alter_topic(clients.cluster(bootstrap), topic.name, "retention.bytes", bound)
-    if error is not None:
+    setting = "retention.bytes"
+    changes = {topic.name: {setting: BOUNDED[setting]}}
+    for error in alter_topics(clients.cluster(bootstrap), changes).values():
         raise error
 
 

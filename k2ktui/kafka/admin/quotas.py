@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -20,7 +19,7 @@ from k2ktui.kafka.wire.codes import Code, code_name
 
 PRODUCER_RATE = "producer_byte_rate"
 _OPEN_S = 10.0
-_REQUEST_S = 20.0
+_REQUEST_S, _PAUSE_S = 20.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def _send(cluster: Cluster, kind: type, request: Any) -> Any:
 
 async def _send_repeatedly(connection: Wire, request: Any) -> Any:
     until = monotonic() + _REQUEST_S
-    for attempt in count():
+    while True:
         try:
             return await connection.send(request, None, max(0.5, until - monotonic()))
         except (NotSent, OutcomeUnknown) as error:
@@ -146,8 +145,7 @@ async def _send_repeatedly(connection: Wire, request: Any) -> Any:
                     f"the {connection.label} cluster did not answer about quotas: {error}",
                     hint="Check that it is up and reachable from here.",
                 ) from error
-        await connection.loop.sleep(min(0.05 * 2**attempt, 1.0))
-    raise AssertionError("unreachable")
+        await connection.loop.sleep(_PAUSE_S)
 
 
 def _check(cluster: Cluster, what: str, code: int) -> None:

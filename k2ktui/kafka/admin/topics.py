@@ -246,15 +246,6 @@ def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
     )
 
 
-def alter_topic(cluster: Cluster, name: str, setting: str, value: str) -> K2kError | None:
-    """Change one setting of a topic; return the error if that was refused.
-
-    Raises:
-        ConnectionFailed, TimedOut: the cluster did not answer.
-    """
-    return alter_topics(cluster, {name: {setting: value}}).get((name, setting))
-
-
 def alter_topics(
     cluster: Cluster,
     changes: Mapping[str, Mapping[str, str | None]],

@@ -32,7 +32,13 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import ControlTopic, PipelineConfig
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.admin.broker_creation import let_brokers_create
-from k2ktui.kafka.admin.topics import TopicSpec, alter_topic, await_topics, create_topics, not_ready
+from k2ktui.kafka.admin.topics import (
+    TopicSpec,
+    alter_topics,
+    await_topics,
+    create_topics,
+    not_ready,
+)
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.findings import ControlFinding, inspect_topics, missing_control_topic
 from k2ktui.kafka.control.specs import CLEANUP_POLICY, HOLDS, control_specs, is_optional, state_spec
@@ -201,7 +207,7 @@ def _correct(target: Cluster, finding: ControlFinding) -> ControlFinding:
     ends = target.offsets(where, OffsetSpec.latest())
     if any(ends.get(at) != 0 for at in where):
         return finding
-    if alter_topic(target, name, CLEANUP_POLICY, finding.needs_policy) is not None:
+    if alter_topics(target, {name: {CLEANUP_POLICY: finding.needs_policy}}):
         return finding  # its problem says what the operator may do
     text = (
         f"topic {safe_text(name)} for {HOLDS[finding.role]} was created by the brokers, with their "
