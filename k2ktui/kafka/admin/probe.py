@@ -40,7 +40,7 @@ from k2ktui.kafka.wire.transactions import end_transaction
 _METADATA_LOG = "__cluster_metadata"
 # Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
-_COORDINATOR_PATIENCE_S = 10.0
+_COORDINATOR_PATIENCE_S, _PAUSE_S = 10.0, 0.1
 
 # The minimum version of each request that replication requires.
 READING: Mapping[type, int] = {FetchRequest: 4, ListOffsetsRequest: 2, MetadataRequest: 1}
@@ -170,10 +170,13 @@ class Probe(WireClient):
             try:
                 await end_transaction(self._wire, producer, commit=False, deadline=left)
             except CoordinatorError as error:
-                return error.code
-            except OutcomeUnknown:
-                continue
-            return Code.NONE
+                if error.code != Code.NETWORK_EXCEPTION:  # with which no broker responds
+                    return error.code
+            except OutcomeUnknown:  # at once, if the connection is refused
+                self._wire.forget_coordinator(transactional_id)
+                await self._wire.loop.sleep(_PAUSE_S)
+            else:
+                return Code.NONE
         return Code.COORDINATOR_NOT_AVAILABLE
 
 

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.producer import EndTxnRequest
 
 from k2ktui.kafka.admin import probe
 from k2ktui.kafka.admin.probe import NotDisclosed, Probe
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import cluster, transactions
-from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUnknown
 from k2ktui.kafka.wire.codes import Code
 from k2ktui.kafka.wire.transactions import add_partitions, end_transaction
 
@@ -101,12 +102,48 @@ def test_a_commit_without_a_response_is_unknown_and_not_repeated(
     assert wire.timeouts == [deadline, longest]
 
 
+class BrokenWire(SilentWire):
+    """A coordinator that no request reaches: each fails in a moment, always with this error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+        super().__init__(monkeypatch)
+        self._error = error
+
+    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        self.timeouts.append(timeout)
+        self.now += 0.01
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [None, NotSent(), OutcomeUnknown()])
 def test_a_transactional_id_is_checked_within_ten_seconds(
-    wire: Any, monkeypatch: pytest.MonkeyPatch
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    wire: Any = BrokenWire(monkeypatch, error) if error else SilentWire(monkeypatch)
     monkeypatch.setattr(cluster, "Wire", lambda *_: wire)
     asking = Probe({"bootstrap_servers": ["127.0.0.1:1"]}, "target")
     with asking, pytest.raises(NotDisclosed, match=Code.COORDINATOR_NOT_AVAILABLE.name):
         asking.may_use_transactional_id("id")
     assert max(wire.timeouts) <= 10
     assert wire.now < 12
+    assert len(wire.timeouts) < 500, "a request that fails at once is not repeated at once"
+
+
+def test_the_check_of_a_transactional_id_ends_no_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers compare the producer id first, and allocate none as large as this one."""
+    wire: Any = SilentWire(monkeypatch)
+    sent: list[Any] = []
+
+    async def send(request: Any, *_: object) -> Any:
+        sent.append(request)
+        return SimpleNamespace(error_code=Code.INVALID_PRODUCER_ID_MAPPING)
+
+    wire.send = send
+    monkeypatch.setattr(cluster, "Wire", lambda *_: wire)
+    with Probe({"bootstrap_servers": ["127.0.0.1:1"]}, "target") as asking:
+        assert asking.may_use_transactional_id("id") == ""
+    (request,) = sent
+    assert isinstance(request, EndTxnRequest) and request.transactional_id == "id"
+    assert request.producer_id > 1 << 62 and not request.committed
