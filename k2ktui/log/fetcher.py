@@ -134,9 +134,9 @@ class Fetcher:
 
     def close(self) -> None:
         """Disconnect."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
 
     def _connect(self, timeout: float) -> WireClient:
         if self._open is None:

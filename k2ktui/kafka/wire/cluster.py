@@ -331,17 +331,17 @@ class Wire:
             await self.loop.sleep(_THROTTLE_PAUSE_S)
 
     async def send_when_connected(self, request: Any, node: int, timeout: float) -> Any:
-        """Send a request and return its response; wait for the connection, too.
+        """Send a request and return its response; wait until the broker can be asked.
 
         Raises:
-            NotSent: no connection could be made within ``timeout`` seconds.
-            OutcomeUnknown: as for :meth:`send`.
+            NotSent: it could not be asked within ``timeout`` seconds.
+            OutcomeUnknown: as for :meth:`send`; an attempt to connect that fails is one, too.
         """
         until = monotonic() + timeout
         while True:
             try:
                 return await self.send(request, node, max(0.1, until - monotonic()))
-            except NotSent:  # the first request to a broker only opens the connection
+            except NotSent:  # its address is not known yet, or an attempt to connect has failed
                 if monotonic() > until:
                     raise
             await self.loop.sleep(_CONNECTING_S)
