@@ -149,19 +149,26 @@ def delete_shadow_groups(session: Session) -> None:
     """Delete this drill's shadow groups, whichever exist.
 
     Raises:
-        K2kError: a group cannot be deleted.
+        K2kError: a group cannot be deleted, or some may not have been found.
     """
     prefix = shadow_prefix(session)
     with closing(TargetClusterReader(session.config)) as reader:
         names = sorted(name for name in reader.groups.list() if name.startswith(prefix))
+        not_found = reader.groups.incomplete_reason
         deleted = reader.groups.delete(names)
     for name, why in deleted.items():
         if why:
             raise K2kError(
                 f"shadow group {safe_text(name)} was not deleted: {why}",
-                hint="Grant the target principal Delete on groups with this prefix: "
-                + safe_text(prefix),
+                hint="If a right is missing, grant the target principal Delete on groups with this "
+                f"prefix: {safe_text(prefix)}",
             )
+    if not_found:
+        raise K2kError(
+            f"not every broker of the target listed its shadow groups: {not_found}",
+            unchanged="Those that were listed are deleted.",
+            hint="Continue when all brokers of the target answer.",
+        )
 
 
 class Rights(ChangeHandler):

@@ -161,7 +161,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         Raises:
             Refused: this client is connected to the source, and may only read.
         """
-        self._refuse_source("committed")
+        self._refuse_source("No offset was committed.")
         return self._write(commits, commit_offsets(commits), "Read")
 
     def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> WriteErrors:
@@ -169,7 +169,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
 
         An offset or a group that does not exist counts as deleted.
         """
-        self._refuse_source("deleted")
+        self._refuse_source("No offset was deleted.")
         return self._write(where, delete_offsets(where), "Delete")
 
     def delete(self, names: Iterable[str]) -> dict[str, str]:
@@ -181,7 +181,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         Raises:
             Refused: this client is connected to the source, and may only read.
         """
-        self._refuse_source("deleted")
+        self._refuse_source("No group was deleted.")
         answers = self.run(lambda _: self._ask(list(names), delete_groups()))
         return {
             name: describe_error(answer, self._label, "Delete")
@@ -190,12 +190,9 @@ class ConsumerGroupClient(GroupCoordinatorClient):
             for name, answer in answers.items()
         }
 
-    def _refuse_source(self, done: str) -> None:
+    def _refuse_source(self, unchanged: str) -> None:
         if self._is_read_only:
-            raise Refused(
-                "committed offsets on the source cluster are only read",
-                unchanged=f"No offset was {done}.",
-            )
+            raise Refused("groups of the source cluster are only read", unchanged=unchanged)
 
     def _write(
         self,
