@@ -56,7 +56,7 @@ def or_none(of: WireType) -> WireType:
     """Return the type of a value that may be null."""
     return WireType(
         lambda value: None if value is None else of.read(value),
-        lambda value: None if value is None else of.dump(value),
+        None if of.write is None else lambda value: None if value is None else of.dump(value),
     )
 
 

@@ -2,14 +2,14 @@
 
 Fields are those that the classes of a view declare: one that is added there is recorded, and has
 its default in recordings without it. Wide rows are tables (``columns`` once, then ``rows``),
-because there are thousands.
+because there are thousands. How a value is read and written is that of records of topics.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
 from operator import attrgetter
@@ -24,21 +24,32 @@ from k2ktui.engine.moves.ratings import GroupSummary, rate_groups
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
-    field,
-    flag,
     integer,
     items,
     mapping,
     number,
     parse_object,
     rows,
+    text,
 )
-from k2ktui.engine.strict_json import text as strict_text
+from k2ktui.engine.wire import (
+    FLAG,
+    TEXT,
+    Wire,
+    WireField,
+    WireType,
+    defaulted,
+    list_of,
+    object_of,
+    optional,
+    or_none,
+    required,
+    tuple_of,
+)
 from k2ktui.watch.model import PartitionRow, Point, View
 
 VERSION = 1
 LARGEST_VIEW = 256 << 20
-Read = Callable[[Any], Any]
 
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
 # Drills have records of their own, with more than a view shows; ratings follow from the rows.
@@ -70,29 +81,23 @@ class MalformedView(ValueError):
 
 def dumps(view: View) -> str:
     """Return a view as one line of JSON."""
-    value = {"v": VERSION, **_encode(view)}
-    for name in _OPTIONAL:
-        if not value[name]:
-            del value[name]
-    if view.objectives:
-        missed = [*view.missed_rpo, *view.missed_rto]
-        value["objectives"] = {**_encode(view.objectives), "missed": missed}
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_encode)
+    value = {"v": VERSION, **_wire(View).write(view)}
+    if "objectives" in value:
+        value["objectives"]["missed"] = [*view.missed_rpo, *view.missed_rto]
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def loads(text: str | bytes) -> View:
+def loads(body: str | bytes) -> View:
     """Return the view in a text.
 
     Raises:
         MalformedView: the text is not a view.
     """
     try:
-        value = parse_object(text, "the view", largest=LARGEST_VIEW)
+        value = parse_object(body, "the view", largest=LARGEST_VIEW)
         if (version := value["v"]) != VERSION:
             raise MalformedView(f"version {version!r:.40}, this release reads version {VERSION}")
-        for name in value.keys() & _OPTIONAL:
-            mapping(value[name])
-        view: View = _decode(View, value)
+        view: View = _wire(View).read(value)
         return replace(view, summaries=rate_groups(view.summaries, view.groups))
     except MalformedView:
         raise
@@ -102,92 +107,33 @@ def loads(text: str | bytes) -> View:
         raise MalformedView(f"not a view: {type(error).__name__}") from error
 
 
-def _encode(value: Any) -> dict[str, Any]:
-    """Return an object's fields; those that are objects, too, are encoded in their turn."""
-    if isinstance(value, ComparisonRecord):
-        return COMPARISON_WIRE.write(value)
-    encoded = {}
-    kind: Any = type(value)
-    for name, hint in _hints(kind).items():
-        encoded[name] = getattr(value, name)
-        if (of_rows := _row_kind(hint)) is not None:
-            columns = _columns(of_rows)
-            read = attrgetter(*columns.values())
-            encoded[name] = {"columns": [*columns], "rows": [read(row) for row in encoded[name]]}
-    return encoded
-
-
-def _decode(kind: Any, value: Any) -> Any:
-    """Return an object of the fields that its class declares.
-
-    Raises:
-        MalformedRecord: a field has another type, is missing or unknown.
-        TypeError, KeyError: a field is missing.
-    """
-    values, readers = mapping(value), _readers(kind)
-    _refuse_unknown(kind, values, readers)
-    for name in _REQUIRED.get(kind, ()):
-        field(values, name)
-    return kind(**{name: read(values[name]) for name, read in readers.items() if name in values})
-
-
-def _decode_table(kind: Any, table: Mapping[str, Any]) -> tuple[Any, ...]:
-    names, paths = [strict_text(name) for name in items(table["columns"])], _columns(kind)
-    _refuse_unknown(kind, names, paths)
-    decoded = []
-    for cells in rows(table["rows"]):
-        values: dict[str, Any] = {}
-        for name, cell in zip(names, cells, strict=True):
-            outer, _, inner = paths.get(name, "").rpartition(".")
-            (values.setdefault(outer, {}) if outer else values)[inner] = cell
-        decoded.append(_decode(kind, values))
-    return tuple(decoded)
-
-
-def _refuse_unknown(kind: Any, names: Iterable[str], known: Mapping[str, Any]) -> None:
-    if kind not in _EXTENDED and (unknown := set(names) - known.keys()):
-        raise MalformedRecord(f"unknown field {min(unknown)[:40]}")
-
-
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of a class's fields that are recorded."""
-    hints = get_type_hints(kind)
-    left_out = _NOT_RECORDED.get(kind, ())
+    hints, left_out = get_type_hints(kind), _NOT_RECORDED.get(kind, ())
     return {f.name: hints[f.name] for f in fields(kind) if f.name not in left_out}
 
 
 @cache
-def _columns(kind: Any) -> dict[str, str]:
-    """Return the columns of a table, with the attribute that each is of."""
-    columns = {}
-    for name, hint in _hints(kind).items():
-        if not _is_class(hint):
-            columns[name] = name
-            continue
-        for inner in _hints(hint):
-            columns[_STORED.get(inner, inner)] = f"{name}.{inner}"
-    return columns
+def _wire(kind: Any) -> Wire[Any]:
+    """Return how the objects of a class are written: by the fields that it declares."""
+    return Wire(kind, **{f.name: _field(kind, f) for f in fields(kind) if f.name in _hints(kind)})
 
 
-@cache
-def _readers(kind: Any) -> dict[str, Read]:
-    low = 0 if kind in _NOT_NEGATIVE else -LARGEST
-    return {name: _reader(hint, low) for name, hint in _hints(kind).items()}
+def _field(kind: Any, declared: Field[Any]) -> WireField:
+    name, hint, factory = declared.name, _hints(kind)[declared.name], declared.default_factory
+    default = declared.default if factory is MISSING else factory()
+    if kind is View and name in _OPTIONAL:
+        (hint,) = set(get_args(hint) or (hint,)) - {NoneType}
+        return optional(name, _type(hint), default)
+    type_ = _type(hint, 0 if kind in _NOT_NEGATIVE else -LARGEST)
+    if default is MISSING or name in _REQUIRED.get(kind, ()):
+        return required(name, type_)
+    return defaulted(name, type_, default)
 
 
-def _is_class(hint: Any) -> bool:
-    return is_dataclass(hint)
-
-
-def _row_kind(hint: Any) -> Any:
-    """Return the class of a table's rows; None if a field is no table."""
-    args = get_args(hint)
-    return args[0] if get_origin(hint) is tuple and args[0] in _TABLES else None
-
-
-def _reader(hint: Any, low: int) -> Read:
-    """Return the function that checks a field's value, and converts it to its type.
+def _type(hint: Any, low: int = 0) -> WireType:
+    """Return what a field of this type is in a record.
 
     Args:
         hint: its type.
@@ -196,43 +142,76 @@ def _reader(hint: Any, low: int) -> Read:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         (kind,) = (arg for arg in args if arg is not NoneType)
-        return partial(_read_optional, _reader(kind, low))
-    if (kind := _row_kind(hint)) is not None:
-        return partial(_decode_table, kind)
+        return or_none(_type(kind, low))
     if origin is tuple:
-        return partial(_read_tuple, _reader(args[0], 0), None if ... in args else len(args))
+        if args[0] in _TABLES:
+            return _table(args[0])
+        return list_of(_type(args[0])) if ... in args else tuple_of(*map(_type, args))
     if origin is Mapping:
-        return partial(_read_mapping, *(_reader(arg, 0) for arg in args))
+        key, of = map(_type, args)
+        return WireType(
+            lambda value: {key.read(name): of.read(item) for name, item in mapping(value).items()},
+            lambda values: {name: of.dump(item) for name, item in values.items()},
+        )
     if hint is ComparisonRecord:
-        return COMPARISON_WIRE.read
-    if _is_class(hint):
-        return partial(_decode, hint)
+        return object_of(COMPARISON_WIRE)
+    if is_dataclass(hint):
+        return _object(hint)
     if hint is int:
-        return partial(integer, low=low)
+        return WireType(partial(integer, low=low))
     if hint is float:
-        return partial(_read_number, low=low)
-    read: Read = hint if issubclass(hint, StrEnum) else _PLAIN[hint]
-    return read
+        return WireType(partial(_read_number, low=low))
+    return WireType(hint) if issubclass(hint, StrEnum) else {str: TEXT, bool: FLAG}[hint]
 
 
-def _read_optional(read: Read, value: Any) -> Any:
-    return None if value is None else read(value)
+def _object(kind: Any) -> WireType:
+    wire = _wire(kind)
+
+    def read(value: object) -> Any:
+        body = mapping(value)
+        _refuse_unknown(kind, body, _hints(kind))
+        return wire.read(body)
+
+    return WireType(read, wire.write)
 
 
-def _read_tuple(read: Read, length: int | None, value: Any) -> tuple[Any, ...]:
-    members = items(value)
-    if length is not None and len(members) != length:
-        raise MalformedRecord("a row of another length")
-    return tuple(map(read, members))
+def _table(kind: Any) -> WireType:
+    wire, paths = _wire(kind), _columns(kind)
+    row = attrgetter(*paths.values())
+
+    def read(value: object) -> tuple[Any, ...]:
+        table = mapping(value)
+        names = [text(name) for name in items(table["columns"])]
+        _refuse_unknown(kind, names, paths)
+        places = [paths.get(name, "").rpartition(".")[::2] for name in names]
+        decoded = []
+        for cells in rows(table["rows"]):
+            values: dict[str, Any] = {}
+            for (outer, inner), cell in zip(places, cells, strict=True):
+                (values.setdefault(outer, {}) if outer else values)[inner] = cell
+            decoded.append(wire.read(values))
+        return tuple(decoded)
+
+    return WireType(read, lambda records: {"columns": [*paths], "rows": [*map(row, records)]})
 
 
-def _read_mapping(read_key: Read, read: Read, value: Any) -> dict[Any, Any]:
-    return {read_key(key): read(member) for key, member in mapping(value).items()}
+def _columns(kind: Any) -> dict[str, str]:
+    """Return the columns of a table, with the attribute that each is of."""
+    columns = {}
+    for name, hint in _hints(kind).items():
+        if not is_dataclass(hint):
+            columns[name] = name
+            continue
+        for inner in fields(hint):
+            columns[_STORED.get(inner.name, inner.name)] = f"{name}.{inner.name}"
+    return columns
+
+
+def _refuse_unknown(kind: Any, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    if kind not in _EXTENDED and (unknown := set(names) - known.keys()):
+        raise MalformedRecord(f"unknown field {min(unknown)[:40]}")
 
 
 def _read_number(value: Any, low: int) -> Any:
     number(value, low)
     return value
-
-
-_PLAIN: dict[Any, Read] = {str: strict_text, bool: flag}
