@@ -160,8 +160,8 @@ def measure(bootstrap: str, shape: Shape) -> dict[str, float]:
     began = perf_counter()
     store.reach({sources[0]: 1_000_000})
     reached = perf_counter() - began
-    assert not store.find_gaps(sources[0]).holes
-    ranges = store.target_ranges(sources[0])["payments", 0]
+    assert not store.replica(sources[0]).holes
+    ranges = store.replica(sources[0]).target_ranges["payments", 0]
     asked = np.random.default_rng(1).integers(1_000_000, end - _STEP, _BULK)
     began = perf_counter()
     landed = ranges.translate(asked)

@@ -330,15 +330,8 @@ def _unknown_spans(replica: Replica) -> list[Span]:
     """Return the source offsets whose mapping is expired, lost, or not read yet."""
     position = replica.position
     assert position is not None
-    spans = list(replica.holes)
-    if replica.complete_from is not None:
-        spans.append((position.start, replica.complete_from))
-    if replica.held_from > position.start:
-        spans.append((position.start, replica.held_from))  # not in memory: could not be read again
-    if replica.behind:
-        ends = [ranges.end or 0 for ranges in replica.target_ranges.values()]
-        spans.append((max([position.start, *ends]), position.offset))
-    return [(first, end) for first, end in spans if first < end]
+    not_in_memory = position.start, replica.held_from  # could not be read again
+    return [(first, end) for first, end in [*replica.unknown_spans, not_in_memory] if first < end]
 
 
 def _spans(

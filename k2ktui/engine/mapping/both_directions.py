@@ -301,19 +301,11 @@ class _Joined:
 
     def _lost(self) -> list[tuple[Span, _Read]]:
         """Return the target offsets whose mapping to the source is missing, as far as retained."""
-        replica, spans = self.opposite.replica, []
+        replica, start = self.opposite.replica, self.log.start
         position = replica.position
         if position is None:
             return []
-        if (self.current or 0) < position.start:
-            spans.append((self.current or 0, position.start))
-        if replica.complete_from is not None:
-            spans.append((position.start, replica.complete_from))
-        spans += replica.holes
-        if replica.behind:
-            ends = [ranges.end or 0 for ranges in replica.target_ranges.values()]
-            spans.append((max([position.start, *ends]), position.offset))
-        start = self.log.start
+        spans = [(self.current or 0, position.start), *replica.unknown_spans]
         return [
             ((max(first, start), end), self._is_read(first, end, position.start))
             for first, end in spans

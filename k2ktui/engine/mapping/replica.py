@@ -10,6 +10,7 @@ import numpy as np
 from k2ktui.engine.mapping.anchors import OffsetAnchors
 from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
 from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges, find_one
+from k2ktui.engine.records.gaps import find_returned_end
 from k2ktui.engine.records.state import Position, SourcePartition
 
 TargetPartition = tuple[str, int]
@@ -22,10 +23,11 @@ class Replica:
     Attributes:
         position: replicated position, None if the partition was never replicated.
         target_ranges: mapping ranges by target partition.
-        complete_from: source offset from which the mapping is complete; None: since the start.
+        complete_from: source offset from which the mapping is complete except for ``holes``; None:
+            since the start.
         source_start: log start offset on the source, None if the source is unreachable.
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
-        behind: whether mappings below the position could not be read yet.
+        behind: whether mappings below the position could not be read yet, and may still arrive.
         mapped: number of mapped records; ``target_ranges`` may hold only the newest.
         held_from: source offset from which ``target_ranges`` hold all ranges; each also holds
             its last.
@@ -45,7 +47,7 @@ class Replica:
     target_ranges: Mapping[TargetPartition, MappingRanges] = field(default_factory=dict)
     complete_from: int | None = None
     source_start: int | None = None
-    holes: tuple[tuple[int, int], ...] = ()
+    holes: tuple[Span, ...] = ()
     behind: bool = False
     mapped: int = 0
     held_from: int = 0
@@ -66,31 +68,29 @@ class Replica:
         """Whether the mapping of copied offsets is missing, or not readable yet."""
         return self.complete_from is not None or bool(self.holes) or self.behind
 
+    @property
+    def lost_spans(self) -> list[Span]:
+        """Copied source offsets ``[first, end)`` whose mapping has expired, is lost or damaged."""
+        first, position = self.complete_from, self.position
+        before = [] if first is None or position is None else [(position.start, first)]
+        return [*before, *self.holes]
 
-@dataclass(frozen=True, slots=True)
-class MappingGaps:
-    """Mappings of a source partition below its replicated position that are missing in the topic.
-
-    Attributes:
-        complete_from: source offset from which the mapping is complete except for ``holes``;
-            None: since the pipeline began.
-        holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
-        behind: whether mappings up to the position may still arrive.
-        left_out_end: source offset after the last record that came from the target; 0 for none.
-    """
-
-    complete_from: int | None = None
-    holes: tuple[Span, ...] = ()
-    behind: bool = False
-    left_out_end: int = 0
+    @property
+    def unknown_spans(self) -> list[Span]:
+        """Those, and the offsets before the position whose mapping could not be read yet."""
+        spans, position = self.lost_spans, self.position
+        if self.behind and position is not None:
+            ends = [ranges.end or 0 for ranges in self.target_ranges.values()]
+            spans.append((max([position.start, *ends]), position.offset))
+        return spans
 
 
-def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool) -> MappingGaps:
-    """Return the gaps that mapping records leave.
+def make_replica(position: Position, known: Collection[Span], *, unread: bool) -> Replica:
+    """Return the copy with the gaps that mapping records leave; the ranges are not in it.
 
     Args:
-        known: source offsets that the records cover.
         position: the replicated position.
+        known: source offsets that the records cover.
         unread: whether some records have not been read yet.
     """
     spans = OffsetIntervals((*known, *((gap.first, gap.end) for gap in position.gaps)))
@@ -103,7 +103,13 @@ def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool)
     complete_from = None
     if missing and missing[0][0] == position.start:
         complete_from = missing.pop(0)[1]
-    return MappingGaps(complete_from, tuple(missing), behind)
+    return Replica(
+        position,
+        complete_from=complete_from,
+        holes=tuple(missing),
+        behind=behind,
+        left_out_end=find_returned_end(position.gaps),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +221,7 @@ def is_mapping_complete(replica: Replica, target: TargetPartition, low: int, hig
     else:
         before = max(position.offset, ranges.end or 0)
     after = position.start if begin is None else begin
-    lost = [*replica.holes]
-    if replica.complete_from is not None:
-        lost.append((position.start, replica.complete_from))
-    return not any(a < before and after < b for a, b in lost)
+    return not any(a < before and after < b for a, b in replica.lost_spans)
 
 
 def may_precede(replica: Replica, target: TargetPartition, offset: int) -> bool:

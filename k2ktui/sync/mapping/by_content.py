@@ -15,7 +15,6 @@ from time import monotonic
 import numpy as np
 
 from k2ktui.engine.mapping.anchors import OffsetAnchor, OffsetAnchors
-from k2ktui.engine.mapping.intervals import Span
 from k2ktui.engine.mapping.ranges import MappingRanges, find_one
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.state import SourcePartition
@@ -29,7 +28,7 @@ _KEPT_S = 60.0
 
 def find_unmapped(replica: Replica, offsets: Collection[int]) -> set[int]:
     """Return the offsets of which the mapping does not tell where they lead."""
-    position, target, missing = replica.position, _find_target(replica), _find_missing(replica)
+    position, target, missing = replica.position, _find_target(replica), replica.lost_spans
     if position is None or target is None or not missing or position.stopped:
         return set()
     ranges = replica.target_ranges.get(target)
@@ -55,7 +54,7 @@ def find_anchors(replica: Replica) -> OffsetAnchors:
     assert position is not None and target is not None
     ranges = replica.target_ranges.get(target)
     if ranges is not None and not ranges.goes_back:
-        for source in sorted(_next_to(ranges, _find_missing(replica))):
+        for source in sorted(_next_to(ranges, replica.lost_spans)):
             landed = find_one(ranges.translate, source)
             if landed is not None:
                 known.add_record(source, landed)
@@ -73,13 +72,6 @@ def _find_target(replica: Replica) -> TargetPartition | None:
     if position is None or position.target_partition is None or position.further_targets:
         return None
     return position.target_topic, position.target_partition
-
-
-def _find_missing(replica: Replica) -> list[Span]:
-    """Return the source offsets ``[first, end)`` that were copied, and whose mapping is missing."""
-    first, position = replica.complete_from, replica.position
-    before = [] if first is None or position is None else [(position.start, first)]
-    return [*before, *replica.holes]
 
 
 def _next_to(ranges: MappingRanges, missing: Sequence[tuple[int, int]]) -> set[int]:

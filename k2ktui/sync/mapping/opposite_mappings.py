@@ -150,24 +150,12 @@ class OppositeMappings:
         lowest = {}
         for at, replica in self._replicas.items():
             position, where = self._copier.positions[at], (at.topic, at.partition)
-            low = [position.offset, *(first for first, _ in replica.holes)]
-            if replica.complete_from is not None:
-                low.append(position.start)
+            low = [position.offset, *(first for first, _ in replica.unknown_spans)]
             if where in logs and logs[where].start < position.start:
                 low.append(logs[where].start)
-            ranges = replica.target_ranges
-            if replica.behind:
-                low.append(
-                    max(
-                        [
-                            position.start,
-                            *(target_ranges.end or 0 for target_ranges in ranges.values()),
-                        ]
-                    )
-                )
-            for target, target_ranges in ranges.items():
+            for target, ranges in replica.target_ranges.items():
                 if target in self._lowest:
-                    first = find_one(target_ranges.back, self._lowest[target])
+                    first = find_one(ranges.back, self._lowest[target])
                     low += [] if first is None else [first]
             lowest[where] = min(low)
         return lowest

@@ -12,7 +12,6 @@ from typing import ClassVar
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.cluster_pair import ClusterPair
-from k2ktui.engine.records.gaps import find_returned_end
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
@@ -200,21 +199,10 @@ class PipelineMappings:
         return self._config.features.bidirectional_replication
 
     def _replica(self, at: SourcePartition, position: Position, copier: CopierState) -> Replica:
-        gaps = self._store.find_gaps(at)
         why = "" if self._reads_opposite or at not in copier.two_way else _BOTH_DIRECTIONS
         if position.stopped:
             why = f"it is stopped: {safe_text(position.stopped)}"
-        return Replica(
-            position,
-            self._store.target_ranges(at),
-            gaps.complete_from,
-            holes=gaps.holes,
-            behind=gaps.behind,
-            mapped=self._store.count_mapped(at),
-            held_from=self._store.held_from(at),
-            unusable_reason=why,
-            left_out_end=max(gaps.left_out_end, find_returned_end(position.gaps)),
-        )
+        return replace(self._store.replica(at), unusable_reason=why)
 
     def _explain_none(
         self, copier: CopierState, replicas: Mapping[SourcePartition, Replica]

@@ -2,7 +2,7 @@
 
 Each refresh reads what is new. The store holds the newest ranges in memory and reloads older ones
 from the topic. Its answers are a function of the topic's content: what the topic lacks is unknown
-(``find_gaps``), and if the topic has lost records, the store reads it again from the beginning.
+(``replica``), and if the topic has lost records, the store reads it again from the beginning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from k2ktui.engine.mapping.copy_extent import Overlap
 from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import MappingRanges, find_one
-from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition, find_mapping_gaps
+from k2ktui.engine.mapping.replica import Replica, TargetPartition, make_replica
 from k2ktui.engine.records.state import MappingRecord as OffsetMapping
 from k2ktui.engine.records.state import Position, SourcePartition, mapping_key
 from k2ktui.errors import Refused, TimedOut
@@ -46,6 +46,7 @@ _LATE_SLACK_S = 1.0
 # Trimming costs a copy, so it waits until enough ranges can be dropped.
 _SLACK, _SLACK_RANGES = 2, 1_000
 _SLOW_S = 1.0
+_NO_MAPPINGS = MappingLog()
 # Number of partitions that a log line names.
 _NAMED = 10
 
@@ -86,8 +87,8 @@ class MappingStore:
     def _start_over(self) -> None:
         self._sorter = MappingSorter(self._pipelines, None, self._owners, self._others)
         self._tracks: dict[SourcePartition, MappingLog] = {}
-        # What the gaps were found from, and the gaps: a refresh needs them several times.
-        self._gaps: dict[SourcePartition, tuple[object, MappingGaps]] = {}
+        # What the copies were made from, and the copies: a refresh needs them several times.
+        self._replicas: dict[SourcePartition, tuple[object, Replica]] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
         self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
@@ -203,33 +204,27 @@ class MappingStore:
         """Return the commit groups that have mappings in the topic, as far as it was read."""
         return sorted(self._sorter.seen)
 
-    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
-        """Return the ranges in memory, per target partition; later refreshes extend them."""
-        track = self._tracks.get(source)
-        return track.target_ranges if track else {}
+    def replica(self, source: SourcePartition) -> Replica:
+        """Return the copy of a source partition as its mappings tell it.
 
-    def count_mapped(self, source: SourcePartition) -> int:
-        """Return the number of mapped records, including ranges not in memory."""
-        track = self._tracks.get(source)
-        return track.mapped if track else 0
-
-    def held_from(self, source: SourcePartition) -> int:
-        """Return the source offset from which all ranges are in memory."""
-        track = self._tracks.get(source)
-        return track.hot_from if track else 0
-
-    def find_gaps(self, source: SourcePartition) -> MappingGaps:
-        """Return the gaps in the mappings below the replicated position."""
-        position = self._positions.get(source)
-        if position is None:
-            return MappingGaps()
-        track, unread = self._tracks.get(source), self._unread(source)
-        inputs = (position, unread, (track.known.revision, track.left_out_end) if track else None)
-        known = self._gaps.get(source)
-        if known is None or known[0] != inputs:
-            gaps = find_mapping_gaps(track.known.all() if track else (), position, unread)
-            gaps = replace(gaps, left_out_end=track.left_out_end) if track else gaps
-            known = self._gaps[source] = inputs, gaps
+        The ranges are those in memory; later refreshes extend them.
+        """
+        position, track = self._positions.get(source), self._tracks.get(source, _NO_MAPPINGS)
+        unread = position is not None and self._unread(source)
+        mapped = (track, track.known.revision, track.mapped, track.hot_from, track.left_out_end)
+        known = self._replicas.get(source)
+        if known is None or known[0] != (position, unread, mapped):
+            replica = Replica(None)
+            if position is not None:
+                replica = make_replica(position, track.known.all(), unread=unread)
+            replica = replace(
+                replica,
+                target_ranges=track.target_ranges,
+                mapped=track.mapped,
+                held_from=track.hot_from,
+                left_out_end=max(track.left_out_end, replica.left_out_end),
+            )
+            known = self._replicas[source] = (position, unread, mapped), replica
         return known[1]
 
     def reach(
@@ -274,7 +269,7 @@ class MappingStore:
             if self._before_start(source, offset):
                 # Another program copied this part: the record before it determines the position.
                 needs.append(Wanted(source, None, offset))
-            for target, ranges in self.target_ranges(source).items():
+            for target, ranges in self.replica(source).target_ranges.items():
                 if len(feeds[target]) > 1:
                     first = self._first_landed(source, offset, ranges)
                     low[target] = min(first, low.get(target, first))
@@ -287,9 +282,7 @@ class MappingStore:
     def _first_landed(self, source: SourcePartition, offset: int, ranges: MappingRanges) -> int:
         """Return the lowest target offset that a source offset can translate to."""
         position = self._positions.get(source)
-        if position is not None and offset < (
-            self.find_gaps(source).complete_from or position.start
-        ):
+        if position is not None and offset < (self.replica(source).complete_from or position.start):
             return 0  # stands for the start of the target's log
         landed = find_one(ranges.translate, offset)
         return ranges.target_end or 0 if landed is None else landed
@@ -327,7 +320,7 @@ class MappingStore:
         self._hold({source: spans[0][0] for source, spans in wanted.items()}, monotonic() + timeout)
         # Where the broker deleted the records before they were read again, a repeat would claim
         # that nothing was copied below the ranges in memory.
-        held = {s: spans for s, spans in wanted.items() if self.held_from(s) <= spans[0][0]}
+        held = {s: spans for s, spans in wanted.items() if self._tracks[s].hot_from <= spans[0][0]}
         present = self._leave_out_lost(held)
         entries = [
             entry
@@ -517,7 +510,7 @@ class MappingStore:
         return self._config.coordination.commit.batch_timeout_s + _LATE_SLACK_S
 
     def _late(self) -> bool:
-        return any(self.find_gaps(source).behind for source in self._positions)
+        return any(self.replica(source).behind for source in self._positions)
 
     def _unread(self, source: SourcePartition) -> bool:
         """Whether unread records remain where the source partition's mappings are written."""

@@ -14,6 +14,7 @@ from contextlib import closing
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.mapping.opposite_copy import find_lost_end
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.moves.acceptance import find_doubt, plan_acceptance
 from k2ktui.engine.moves.positions import ACCEPT, PositionPlan, SourceLog
@@ -201,7 +202,7 @@ def _find_hole(replica: Replica, last: Copy | None) -> str:
     """Return why a record after the last one that is mapped may have been copied; "" if none."""
     assert replica.position is not None
     end = last.offset + 1 if last is not None else replica.position.start
-    lost = max([replica.complete_from or 0, *(hole_end for _, hole_end in replica.holes)])
+    lost = find_lost_end(replica)
     if lost <= end:
         return ""
     return f"the mapping of its offsets up to {lost} has expired, or was not restored"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
@@ -14,7 +15,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from k2ktui.engine.mapping.replica import MappingGaps
+from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -101,13 +102,23 @@ def fill_lane(node: KafkaNode, count: int) -> None:
 
 
 def rows(store: MappingStore) -> list[Range]:
-    columns = store.target_ranges(AT)[LANE].columns()
+    columns = store.replica(AT).target_ranges[LANE].columns()
     ranges = zip(columns.source, columns.target, columns.count, strict=True)
     return [(int(s), int(t), int(n)) for s, t, n in ranges]
 
 
+# The gaps of a mapping that has none.
+WHOLE = Replica(None)
+
+
+def gaps(store: MappingStore) -> Replica:
+    """What a copy's mapping lacks, without the rest of it."""
+    copy = store.replica(AT)
+    return Replica(None, {}, copy.complete_from, holes=copy.holes, behind=copy.behind)
+
+
 def translated(store: MappingStore, offset: int) -> int:
-    return int(store.target_ranges(AT)[LANE].translate(np.array([offset]))[0])
+    return int(store.replica(AT).target_ranges[LANE].translate(np.array([offset]))[0])
 
 
 class Leaderless(Cluster):
@@ -144,7 +155,7 @@ def test_a_partition_of_the_topic_that_no_broker_leads(copied: Copied) -> None:
         assert rows(store) == copy_of
         cluster.lacking = frozenset()
         assert store.refresh(TIMEOUT, position(30)).records == 1
-        assert store.count_mapped(AT) == 24
+        assert store.replica(AT).mapped == 24
 
 
 def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> None:
@@ -153,7 +164,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 1, Covers(180, 370, 0, 2), (182, 282, 20))
     assert not store.refresh(TIMEOUT, position(370, 180)).behind
     assert rows(store) == [(182, 282, 20), (246, 346, 10), (360, 460, 5)]
-    assert store.find_gaps(AT) == MappingGaps()
+    assert gaps(store) == WHOLE
     # A later run that went back counts from there on.
     put(copied, 2, Covers(250, 260), (250, 900, 3))
     store.refresh(TIMEOUT, position(260, 180))
@@ -162,7 +173,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 2, Covers(300, 310), (300, 950, 1))
     report = store.refresh(TIMEOUT, position(310, 180))
     assert (report.malformed_count, report.malformed[0].offset) == (1, 3)
-    assert store.find_gaps(AT) == MappingGaps(holes=((260, 300),))
+    assert gaps(store) == replace(WHOLE, holes=((260, 300),))
 
 
 def test_loading_says_how_far_it_is(copied: Copied, store: MappingStore) -> None:
@@ -194,8 +205,8 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
         put_steps(copied, 700)
         store.refresh(TIMEOUT, position(7_000))
         assert len(rows(store)) == 5
-        assert store.find_gaps(AT) == MappingGaps()
-        assert store.count_mapped(AT) == 5_600
+        assert gaps(store) == WHOLE
+        assert store.replica(AT).mapped == 5_600
         # No entry of the index, in the middle, and at an end of what is in memory.
         for offset in (6_951, 6_940, 3_009, 0):
             store.reach({AT: offset})
@@ -230,35 +241,35 @@ def test_old_mappings_leave_the_memory(copied: Copied) -> None:
         store.refresh(TIMEOUT, position(7_000))
         # The end of the last one is where a group continues that has read everything.
         assert rows(store) == [(6_990, 7_291, 8)]
-        assert (store.count_mapped(AT), store.find_gaps(AT)) == (5_600, MappingGaps())
+        assert (store.replica(AT).mapped, gaps(store)) == (5_600, WHOLE)
         store.reach({AT: 1_000})
         assert translated(store, 1_000) == 1_900
         put_steps(copied, 20, first=700, at_ms=now)
         store.refresh(TIMEOUT, position(7_200))
         store.refresh(TIMEOUT, position(7_200))
         assert rows(store)[0] == (7_000, 7_300, 8) and len(rows(store)) == 20
-        assert store.held_from(AT) == 7_000
+        assert store.replica(AT).held_from == 7_000
 
 
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 20)
     store.refresh(TIMEOUT, position(200))
-    assert store.find_gaps(AT) == MappingGaps()
+    assert gaps(store) == WHOLE
     delete_before(copied.target, copied.mappings, 5)
     store.refresh(TIMEOUT, position(200))
-    assert store.find_gaps(AT) == MappingGaps(complete_from=50)
+    assert gaps(store) == replace(WHOLE, complete_from=50)
     assert rows(store)[0] == (50, 1_045, 8)
     # Created again: nothing but what is written from now on is known.
     delete_topic(copied.target, copied.mappings)
-    gone = MappingGaps(complete_from=200)
+    gone = replace(WHOLE, complete_from=200)
     eventually(
-        lambda: store.refresh(TIMEOUT, position(200)) and store.find_gaps(AT) == gone,
+        lambda: store.refresh(TIMEOUT, position(200)) and gaps(store) == gone,
         "it is deleted",
     )
     create_topic(copied.target, copied.mappings, 1)
     put_steps(copied, 2, first=20)
     store.refresh(TIMEOUT, position(220))
-    assert store.find_gaps(AT) == MappingGaps(complete_from=200)
+    assert gaps(store) == replace(WHOLE, complete_from=200)
     assert translated(store, 203) == 1_183
 
 
@@ -266,7 +277,7 @@ def test_it_was_off_for_a_time(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 2)
     put_steps(copied, 2, first=5)
     store.refresh(TIMEOUT, position(80))
-    assert store.find_gaps(AT) == MappingGaps(holes=((20, 50), (70, 80)))
+    assert gaps(store) == replace(WHOLE, holes=((20, 50), (70, 80)))
 
 
 def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> None:
@@ -275,7 +286,7 @@ def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> No
     put(copied, 4, Covers(0, 10), (0, 500, 10))
     store.refresh(TIMEOUT, position(10, since=4))
     assert rows(store) == [(0, 500, 10)]
-    assert store.find_gaps(AT) == MappingGaps()
+    assert gaps(store) == WHOLE
 
 
 def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
@@ -287,12 +298,12 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
     )
     try:
         assert store.refresh(TIMEOUT, position(20)).behind
-        assert store.find_gaps(AT) == MappingGaps(behind=True)
+        assert gaps(store) == replace(WHOLE, behind=True)
         assert not store.refresh(TIMEOUT, position(10)).behind
         opened.commit_transaction(TIMEOUT)
         await_stable(copied.target, copied.mappings)
         assert not store.refresh(TIMEOUT, position(20)).behind
-        assert store.find_gaps(AT) == MappingGaps()
+        assert gaps(store) == WHOLE
     finally:
         store.close()
 
@@ -310,7 +321,7 @@ def test_more_partitions_from_the_next_run_on(copied: Copied, store: MappingStor
     fresh = MappingStore(copied.config, copied.cluster)
     try:
         fresh.refresh(TIMEOUT, position(40))
-        assert (rows(fresh), fresh.find_gaps(AT)) == (expected, MappingGaps())
+        assert (rows(fresh), gaps(fresh)) == (expected, WHOLE)
     finally:
         fresh.close()
 
@@ -321,7 +332,7 @@ def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> 
     produce(copied.target, copied.mappings, [Out(mapping_value(mapping), mapping_key(mapping))] * 2)
     report = store.refresh(TIMEOUT, position(10))
     assert report.conflicting_pipelines == {AT: tuple(sorted([copied.name, "other"]))}
-    assert store.find_gaps(AT) == MappingGaps()
+    assert gaps(store) == WHOLE
 
 
 def test_what_groups_need_is_written_again_before_it_is_deleted(
@@ -344,7 +355,7 @@ def test_what_groups_need_is_written_again_before_it_is_deleted(
     assert store.expires_at({OTHER: 0}) is None
     delete_before(copied.target, copied.mappings, 300)
     store.refresh(TIMEOUT, position(3_100))
-    assert store.find_gaps(AT) == MappingGaps(complete_from=1_005)
+    assert gaps(store) == replace(WHOLE, complete_from=1_005)
     assert rows(store) == [(1_005, 1_905, 3), *before[101:]]
     # The needed stretch is not in memory, and its only record is the repeat.
     store.reach({AT: 1_010})
@@ -370,7 +381,7 @@ def test_several_source_partitions_on_one_target_partition(copied: Copied) -> No
         at = Position(4_000, 0, -1, "", 1, 0, *LANE)
         store.refresh(TIMEOUT, {AT: at, OTHER: at})
         store.reach({AT: 1_000, OTHER: 3_990})
-        other = store.target_ranges(OTHER)[LANE]
+        other = store.replica(OTHER).target_ranges[LANE]
         assert translated(store, 1_000) == 2_000
         assert other.target_records_between(2_000, 8_000) == 300 * 9
         assert other.target_records_between(0, 2_000) > 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.intervals import OffsetIntervals, Span
 from k2ktui.engine.mapping.ranges import MappingRanges
-from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
+from k2ktui.engine.mapping.replica import Replica, TargetLog, make_replica
 from k2ktui.engine.mapping.translate import Basis, Translation, translate
 from k2ktui.engine.moves.positions import SourceLog, TargetTopicState, plan_move
 from k2ktui.engine.records.state import (
@@ -160,13 +160,9 @@ class Model:
         for at, to in sorted(self.landed[source].items()):
             if spans.touches(at, at + 1):
                 ranges.append(np.array([at]), np.array([to]), np.array([1]))
-        gaps = find_mapping_gaps(spans.all(), position, unread=False)
-        return Replica(
-            position,
-            {TARGET: ranges} if len(ranges) else {},
-            gaps.complete_from,
-            holes=gaps.holes,
-            behind=gaps.behind,
+        return replace(
+            make_replica(position, spans.all(), unread=False),
+            target_ranges={TARGET: ranges} if len(ranges) else {},
             **more,  # type: ignore[arg-type]
         )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.log import MappingChunk, MappingLog
 from k2ktui.engine.mapping.range_columns import RangeColumns
 from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges
-from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
+from k2ktui.engine.mapping.replica import TargetLog, make_replica
 from k2ktui.engine.mapping.translate import Basis, translate
 from k2ktui.engine.records.state import Covers, Position, SourcePartition
 from tests.support.schedule.examples import examples
@@ -322,9 +322,8 @@ def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) ->
     position = Position(
         log.position, 0, 0, "id", log.term, 0, "copy", 0 if log.lanes == 1 else None
     )
-    gaps = find_mapping_gaps(track.known.all(), position, unread=False)
-    replica = Replica(
-        position, track.target_ranges, complete_from=gaps.complete_from, holes=gaps.holes
+    replica = replace(
+        make_replica(position, track.known.all(), unread=False), target_ranges=track.target_ranges
     )
     source = SourcePartition("s", 0)
     targets = {target: TargetLog(0, end) for target, end in log.ends.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from confluent_kafka import Message
 from hypothesis import HealthCheck, Phase, given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy, find_pair, find_uncopied
-from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
+from k2ktui.engine.mapping.replica import Replica, TargetLog, make_replica
 from k2ktui.engine.moves.apply import reverse_writes
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.moves.journal import JournalKey, JournalRow, JournalRows
@@ -134,16 +135,12 @@ def read_log(
 
 
 def copy_of(log: MappingLog, position: Position, ends: tuple[int | None, int | None]) -> Replica:
-    gaps = find_mapping_gaps(log.known.all(), position, unread=False)
-    return Replica(
-        position,
-        log.target_ranges,
-        gaps.complete_from,
-        ends[0],
-        gaps.holes,
-        gaps.behind,
-        log.mapped,
-        log.hot_from,
+    return replace(
+        make_replica(position, log.known.all(), unread=False),
+        target_ranges=log.target_ranges,
+        source_start=ends[0],
+        mapped=log.mapped,
+        held_from=log.hot_from,
         left_out_end=log.left_out_end,
         source_end=ends[1],
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.intervals import OffsetIntervals, Span
 from k2ktui.engine.mapping.ranges import MappingRanges
-from k2ktui.engine.mapping.replica import Replica, TargetLog, find_mapping_gaps
+from k2ktui.engine.mapping.replica import Replica, TargetLog, make_replica
 from k2ktui.engine.mapping.translate import Basis, translate
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
 from k2ktui.sync.mapping.by_content import find_anchors, find_unmapped
@@ -44,9 +44,11 @@ def copied(random: Random) -> tuple[Replica, dict[int, int], OffsetIntervals]:
         landed=(end,),
         first_landed=random.choice([None, (first,)]),
     )
-    gaps = find_mapping_gaps(known.all(), position, unread=False)
-    lanes = {LANE: ranges} if len(ranges) else {}
-    replica = Replica(position, lanes, gaps.complete_from, 0, gaps.holes)
+    replica = replace(
+        make_replica(position, known.all(), unread=False),
+        target_ranges={LANE: ranges} if len(ranges) else {},
+        source_start=0,
+    )
     return replica, landed, known
 
 
@@ -102,6 +104,4 @@ def test_nothing_is_known_of_the_end_without_transactions_or_after_a_move() -> N
         (0, Landed("other", 0, 30, 40)),
     ):
         position = Position(9, 0, -1, "", 1, slot, *LANE, landed=(landed,))
-        gaps = find_mapping_gaps((), position, unread=False)
-        replica = Replica(position, {}, gaps.complete_from, holes=gaps.holes)
-        assert len(find_anchors(replica)) == 0
+        assert len(find_anchors(make_replica(position, (), unread=False))) == 0

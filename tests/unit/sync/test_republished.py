@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.intervals import Span
 from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import NOT_FOUND
-from k2ktui.engine.mapping.replica import MappingGaps, Replica, TargetLog, TargetPartition
+from k2ktui.engine.mapping.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import translate
 from k2ktui.engine.records.state import (
     Covers,
@@ -207,7 +207,7 @@ def fill(topic: Topic, partition: int, source: SourcePartition, numbers: Collect
 def test_a_repeat_holds_all_ranges_of_what_it_claims(topic: Topic) -> None:
     fill(topic, 0, A, range(10))
     store = loaded(topic, 10)
-    assert store.held_from(A) > 5
+    assert store.replica(A).held_from > 5
     assert store.republish({A: 5}) == [A]
     assert claimed(later(topic), A) == ((5, 100),)
     assert rows(later(topic), A) == list(range(6, 100, 2))
@@ -232,7 +232,7 @@ def test_nothing_is_claimed_that_was_deleted_before_it_could_be_read_again(topic
     assert store.republish({A: 5}) == []
     assert topic.repeats == []
     # The next attempt, before the store has started over, claims only what is in memory.
-    held = store.held_from(A)
+    held = store.replica(A).held_from
     assert store.republish({A: 5}) == [A]
     assert claimed(later(topic), A) == ((held, 100),)
     assert rows(later(topic), A) == list(range(held + held % 2, 100, 2))
@@ -274,10 +274,11 @@ def test_nothing_is_claimed_below_what_the_topic_held(topic: Topic, deleted: boo
 def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic) -> None:
     fill(topic, 0, A, range(10))
     store = loaded(topic, 10, {A: Position(100, 0, -1, "", 1, 0, *LANE)})
-    held = store.held_from(A)
+    held = store.replica(A).held_from
     topic.deleted = {0: 3}
     store.republish({A: 5})
-    assert store.find_gaps(A) == MappingGaps(holes=((5, held),))
+    copy = store.replica(A)
+    assert (copy.complete_from, copy.holes, copy.behind) == (None, ((5, held),), False)
 
 
 @pytest.mark.parametrize("committed", [100, 1_000])
@@ -348,15 +349,12 @@ def test_where_partitions_share_a_target_the_mappings_of_all_are_needed(topic: T
     tracks = later(topic)
     assert claimed(tracks, A) == ((30, 100),) and claimed(tracks, B) == ((20, 100),)
     position = Position(100, 0, -1, "", 1, 0, *LANE)
+    claims = {at: tracks[at].known.all()[0][0] for at in needed}
     rows_of = [
-        translate(
-            {at: Replica(position, ranges(at), low(at)) for at in needed},
-            needed,
-            {LANE: TargetLog(0, 200)},
-        )
-        for ranges, low in (
-            (store.target_ranges, lambda at: None),
-            (lambda at: tracks[at].target_ranges, lambda at: tracks[at].known.all()[0][0]),
+        translate(replicas, needed, {LANE: TargetLog(0, 200)})
+        for replicas in (
+            {at: Replica(position, store.replica(at).target_ranges) for at in needed},
+            {at: Replica(position, tracks[at].target_ranges, claims[at]) for at in needed},
         )
     ]
     assert rows_of[0] == rows_of[1]
