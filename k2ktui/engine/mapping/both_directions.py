@@ -126,7 +126,7 @@ class _Joined:
         if returned is not None:
             return self._without_opposite(returned)
         if self.opposite.replica.unusable_reason:
-            return self._unmapped(f"opposite pipeline: {self.opposite.replica.unusable_reason}")
+            return self.row.unmapped(f"opposite pipeline: {self.opposite.replica.unusable_reason}")
         natives = [self._native(source) for source in self.row.sources]
         offsets = [native.offset for native in natives if native.offset is not None]
         offsets += self._returned()
@@ -137,12 +137,12 @@ class _Joined:
         missing = self._without_commit(offset, lookup)
         if missing:
             names = ", ".join(str(source) for source in missing)
-            return self._unmapped(
+            return self.row.unmapped(
                 f"{names} has records of this partition, and the group has no offset there"
             )
         is_record = offset in offsets
         if offset + is_record > self.log.written:
-            return self._unmapped(lost_reason(offset, self.log.written))
+            return self.row.unmapped(lost_reason(offset, self.log.written))
         return self._describe(offset, natives, lost, unknown, is_record=is_record)
 
     def _without_opposite(self, returned: Commits) -> Translation:
@@ -155,7 +155,7 @@ class _Joined:
         }
         if not reasons:
             return self.row
-        return self._unmapped(_UNREAD_RETURNED if _UNREAD_RETURNED in reasons else _MAYBE_UNREAD)
+        return self.row.unmapped(_UNREAD_RETURNED if _UNREAD_RETURNED in reasons else _MAYBE_UNREAD)
 
     def _explain_unread(self, at: SourcePartition, end: int) -> str:
         """Return why a group may have records of the target to read before a source offset."""
@@ -222,11 +222,6 @@ class _Joined:
             why = f"whether records from offset {offset} on were copied to the source is unknown"
             return {why: None}
         return {}
-
-    def _unmapped(self, reason: str) -> Translation:
-        return Translation(
-            self.row.target, self.row.sources, None, Basis.UNMAPPED, None, None, reason
-        )
 
     def _native(self, source: SourcePartition) -> _Native:
         """Return the first unread record of a source partition that the target retains."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,10 @@ class Translation:
     reread: int | None = 0
     skipped: int | None = 0
     reason: str = ""
+
+    def unmapped(self, reason: str) -> Translation:
+        """Return it without an offset, for this reason."""
+        return Translation(self.target, self.sources, None, Basis.UNMAPPED, None, None, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,10 @@ class _Partial:
     reread: int | None = 0
     skipped: int | None = 0
     reason: str = ""
+
+
+def _unmapped(reason: str) -> _Partial:
+    return _Partial(None, Basis.UNMAPPED, None, None, reason)
 
 
 class _Proof(Enum):
@@ -241,14 +250,18 @@ def _join_sources(
     lookup: Lookup,
     proof: _Proof,
 ) -> Translation:
+    def translate_source(source: SourcePartition) -> _Partial:
+        committed = commits[source]
+        first = lookup.find(source, target, committed)
+        return _translate_source(replicas[source], committed, target, log, first, proof)
+
     if len(sources) == 1 and lookup.feeds.get(target, _NO_SOURCES) <= set(sources):
-        return _translate_single_source(target, sources[0], replicas, commits, log, lookup, proof)
-    parts = {
-        s: _translate_source(
-            replicas[s], commits[s], target, log, lookup.find(s, target, commits[s]), proof
-        )
-        for s in sources
-    }
+        part = translate_source(sources[0])  # the common case
+        if part.offset is None:
+            return Translation(target, (sources[0],), None, Basis.UNMAPPED, None, None, part.reason)
+        known = part.offset, part.basis, part.reread, part.skipped
+        return Translation(target, (sources[0],), *known, part.reason)
+    parts = {source: translate_source(source) for source in sources}
     offsets = [part.offset for part in parts.values() if part.offset is not None]
     basis = max((part.basis for part in parts.values()), key=_ORDER.index)
     reasons = dict.fromkeys(part.reason for part in parts.values() if part.reason)
@@ -273,26 +286,6 @@ def _join_sources(
         names = ", ".join(str(source) for source in uncommitted)
         reasons[f"{names} feeds this partition too, and the group has no offset there"] = None
     return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
-
-
-def _translate_single_source(
-    target: TargetPartition,
-    source: SourcePartition,
-    replicas: Mapping[SourcePartition, Replica],
-    commits: Mapping[SourcePartition, int],
-    log: TargetLog | None,
-    lookup: Lookup,
-    proof: _Proof,
-) -> Translation:
-    """Translate for a target partition with a single source partition, the common case."""
-    committed = commits[source]
-    first = lookup.find(source, target, committed)
-    part = _translate_source(replicas[source], committed, target, log, first, proof)
-    if part.offset is None:
-        return Translation(target, (source,), None, Basis.UNMAPPED, None, None, part.reason)
-    return Translation(
-        target, (source,), part.offset, part.basis, part.reread, part.skipped, part.reason
-    )
 
 
 def _sources_without_commit(
@@ -340,14 +333,14 @@ def _translate_source(
     position = replica.position
     assert position is not None
     if committed < 0:
-        return _Partial(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
+        return _unmapped("no offset is committed on the source")
     if replica.unusable_reason:
-        return _Partial(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
+        return _unmapped(replica.unusable_reason)
     if replica.source_end is not None and committed > max(replica.source_end, position.offset):
-        return _Partial(None, Basis.UNMAPPED, None, None, past_end_reason(replica.source_end))
+        return _unmapped(past_end_reason(replica.source_end))
     if position.target_partition is None and len(position.landed) >= MOST_LANDED:
         proof = _Proof.NONE  # the position does not name the others
-    part = _translate_in_log(replica, committed, target, log, first, proof)
+    part = _translate_in_log(_Case(replica, position, committed, target, log, first, proof))
     return part if part.offset is None else _check_end(part, log, first)
 
 
@@ -378,7 +371,7 @@ def _check_end(part: _Partial, log: TargetLog | None, first: FoundRecords) -> _P
         return part
     before = part.reason if part.basis is Basis.UNMAPPED else ""
     reason = "; ".join(filter(None, (before, why)))
-    return _Partial(None, Basis.UNMAPPED, None, None, reason)
+    return _unmapped(reason)
 
 
 def lost_reason(offset: int, end: int) -> str:
@@ -389,27 +382,19 @@ def lost_reason(offset: int, end: int) -> str:
     )
 
 
-def _translate_in_log(
-    replica: Replica,
-    committed: int,
-    target: TargetPartition,
-    log: TargetLog | None,
-    first: FoundRecords,
-    proof: _Proof,
-) -> _Partial:
+def _translate_in_log(case: _Case) -> _Partial:
     """Translate a commit of the copied log, as far as the mapping and the position tell."""
-    position = replica.position
-    assert position is not None
+    replica, log = case.replica, case.log
     if replica.anchors is not None:
-        return _translate_by_anchors(replica.anchors, position, committed, log)
-    part = _translate_by_mapping(replica, committed, target, log, first, proof)
+        return _translate_by_anchors(replica.anchors, case.position, case.committed, log)
+    part = _translate_by_mapping(case)
     if part.basis in _CERTAIN or replica.compared is None or log is None:
         return part
-    landed = position.landed_on(target)
+    landed = case.position.landed_on(case.target)
     has_lost_end = landed is not None and landed.end > log.written
-    if proof is not _Proof.WHOLE or has_lost_end:
+    if case.proof is not _Proof.WHOLE or has_lost_end:
         return part  # its records lie among others, or it is not known which are lost
-    return _translate_compared(replica.compared, position, committed, log) or part
+    return _translate_compared(replica.compared, case.position, case.committed, log) or part
 
 
 def _translate_compared(
@@ -438,25 +423,16 @@ def _translate_compared(
     return _Partial(max(low.target, log.start), basis, again, gone, reason)
 
 
-def _translate_by_mapping(
-    replica: Replica,
-    committed: int,
-    target: TargetPartition,
-    log: TargetLog | None,
-    first: FoundRecords,
-    proof: _Proof,
-) -> _Partial:
-    position = replica.position
-    assert position is not None
-    case = _Case(replica, position, committed, target, log, proof)
-    landed = first.target
+def _translate_by_mapping(case: _Case) -> _Partial:
+    replica, position, committed = case.replica, case.position, case.committed
+    landed = case.first.target
     is_before = committed < position.start
     if is_before and (replica.source_start is None or replica.source_start < position.start):
         return _translate_before_start(case, landed)
     # Where the source retains nothing before the start, there was nothing else to copy.
     if committed < replica.known_from and not (is_before and replica.known_from == position.start):
         return _translate_before_mapping(case, landed)
-    hole = _find_hole(replica, committed, first.source)
+    hole = _find_hole(replica, committed, case.first.source)
     if hole is not None:
         return _translate_to_first(case) or _Partial(
             landed if landed != NOT_FOUND else None,
@@ -470,8 +446,7 @@ def _translate_by_mapping(
     return _translate_to_retained(case, landed, _lost_reason(position, committed))
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(NamedTuple):
     """One committed offset of one source partition, on one target partition."""
 
     replica: Replica
@@ -479,6 +454,7 @@ class _Case:
     committed: int
     target: TargetPartition
     log: TargetLog | None
+    first: FoundRecords
     proof: _Proof
 
     @property
@@ -498,13 +474,11 @@ def _translate_by_anchors(
     """Translate by anchors: between two of them, the first is the safest."""
     low = anchors.at_or_before(committed)
     if log is None:
-        return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+        return _unmapped("the target partition is unavailable")
     if low is None:
         high = anchors.at_or_after(committed)
         if high is None:
-            return _Partial(
-                None, Basis.UNMAPPED, None, None, "the target offset of every record is unknown"
-            )
+            return _unmapped("the target offset of every record is unknown")
         why = f"the target offset of records before offset {high.source} is unknown"
         return _Partial(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
     offset, again = max(low.target, log.start), committed - low.source
@@ -555,10 +529,10 @@ def _translate_at_end(case: _Case) -> _Partial:
         return _translate_unread(position, committed, offset, known_end)
     if missing:
         why = "the target offset of the last record is not in the mapping topic"
-        return _Partial(None, Basis.UNMAPPED, None, None, why)
+        return _unmapped(why)
     if offset is None:
         if log is None:
-            return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+            return _unmapped("the target partition is unavailable")
         offset = log.end  # nothing was copied yet: new records are appended from here on
     else:
         offset = _next_retained(offset, log)
@@ -620,7 +594,7 @@ def _translate_to_first(case: _Case) -> _Partial | None:
     if has_read:
         return None
     if landed is not None and landed.end > log.written:
-        return _Partial(None, Basis.UNMAPPED, None, None, lost_reason(landed.end, log.written))
+        return _unmapped(lost_reason(landed.end, log.written))
     if first is None or landed is None:
         # The first copy is not after the span that holds the last one.
         latest = log.end if landed is None else landed.first
@@ -651,7 +625,7 @@ def _translate_unread(
     """Translate where the newest mappings below the position are not readable yet."""
     why = "the mapping topic is behind: an open transaction holds back the latest records"
     if offset is None or known_end is None:
-        return _Partial(None, Basis.UNMAPPED, None, None, why)
+        return _unmapped(why)
     again = max(0, min(committed, position.offset) - known_end)
     return _Partial(offset, Basis.BOUNDED, again, 0, why)
 
@@ -712,9 +686,7 @@ def _translate_before_mapping(case: _Case, landed: int) -> _Partial:
     if to_first is not None:
         return to_first
     if log is None:
-        return _Partial(
-            None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping"
-        )
+        return _unmapped("the mapping topic does not hold its mapping")
     behind = max(0, landed - log.start) if landed != NOT_FOUND else None
     return _Partial(
         log.start,

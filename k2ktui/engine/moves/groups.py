@@ -287,12 +287,9 @@ class TranslatedGroup:
         return commit if commit is not None and commit.offset >= 0 else None
 
 
-def translate_groups(snapshot: Snapshot) -> list[TranslatedGroup]:
-    """Translate every group of a snapshot, sorted by name."""
-    return _translate_groups(snapshot, snapshot.source)
-
-
-def _translate_groups(snapshot: Snapshot, views: Mapping[str, GroupView]) -> list[TranslatedGroup]:
+def translate_groups(snapshot: Snapshot, *, later: bool = False) -> list[TranslatedGroup]:
+    """Translate every group of a snapshot, sorted by name; ``later``: those that had moved."""
+    views = snapshot.source_later if later else snapshot.source
     commits = {name: _commits(view) for name, view in views.items()}
     wanted: dict[SourcePartition, set[int]] = {}
     for offsets in commits.values():
@@ -329,8 +326,7 @@ def _settle(row: Translation, source: GroupView) -> Translation:
         reasons += [f"on the source: {at}: {why}"] if why else []
     if not reasons:
         return row
-    reason = "; ".join(filter(None, (*reasons, row.reason)))
-    return Translation(row.target, row.sources, None, Basis.UNMAPPED, None, None, reason)
+    return row.unmapped("; ".join(filter(None, (*reasons, row.reason))))
 
 
 def _commits(view: GroupView) -> dict[SourcePartition, int]:
@@ -345,7 +341,7 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
     """Return every group-partition of a snapshot, sorted by group, topic and partition."""
     later = {
         (group.group, translation.target): _standing(snapshot, group, translation)
-        for group in _translate_groups(snapshot, snapshot.source_later)
+        for group in translate_groups(snapshot, later=True)
         for translation in group.translations
     }
     group_rows: list[GroupRow] = []
