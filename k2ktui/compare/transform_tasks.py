@@ -118,8 +118,8 @@ class _ChunkReader:
         self._absent: list[Absent] = []
         self._bytes = 0
         # Compaction is proven by keys.
-        is_compacted = part.compacted or any(span.compacted for span in part.targets)
-        self._wants_keys = part.keeps_keys and is_compacted
+        is_compacted = part.facts.compacted or any(span.compacted for span in part.targets)
+        self._wants_keys = part.facts.keeps_keys and is_compacted
 
     def read(
         self, source: LogReader, pace: Pace

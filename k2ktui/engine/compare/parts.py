@@ -95,43 +95,57 @@ class TargetSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What the parts of one source partition depend on, besides its replica.
+
+    Attributes:
+        log_start: its log start offset.
+        since: the first offset to compare, None for all that the log has.
+        compacted: whether compaction may have removed records.
+        leaves_out: whether the pipeline may leave records out.
+        keeps_keys, keeps_values: whether copies have the bytes of the source's keys and values.
+        makes_several: whether several records may be made of one, also on several partitions.
+    """
+
+    log_start: int
+    since: int | None = None
+    compacted: bool = False
+    leaves_out: bool = False
+    keeps_keys: bool = True
+    keeps_values: bool = True
+    makes_several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonPart:
     """Offsets of a source partition, and where their copies are.
 
     Attributes:
         source: the source partition.
         first, end: its offsets ``[first, end)``.
-        log_start: its log start offset.
+        facts: what else is known of the source partition.
         start: offset at which the pipeline began.
         skipped: offsets that the pipeline was moved past.
         unknown: offsets whose mapping is lost or expired.
-        leaves_out: whether the pipeline may leave records out.
-        compacted: whether compaction may have removed records.
         is_last: whether no mapped records follow it.
         keeps_partitions: whether contents show which records belong together where the mapping is
             unknown: all are on one target partition, in order, and no others are.
         targets: the target partitions.
-        keeps_keys: whether copies have the keys of the source.
         proves_loss: whether copies are compacted as their records are: all go to one target
             partition, nothing else may be written there, and keys and null values are kept.
-        makes_several: whether several records may be made of one, also on several partitions.
     """
 
     source: SourcePartition
     first: int
     end: int
-    log_start: int
+    facts: PartitionFacts
     start: int
     skipped: Offsets
     unknown: Offsets
-    leaves_out: bool
-    compacted: bool
     is_last: bool
     keeps_partitions: bool
     targets: tuple[TargetSpan, ...]
-    keeps_keys: bool = True
     proves_loss: bool = False
-    makes_several: bool = False
 
     def explain_unmapped(self, offset: int, left_out: bool | None) -> tuple[Outcome, str]:
         """Return what a source record without a mapping is, and why.
@@ -144,27 +158,9 @@ class ComparisonPart:
             return Outcome.NEVER_COPIED, "the pipeline was moved past it"
         if self.unknown.has(offset):
             return Outcome.EXPIRED_ON_SOURCE, "its mapping is expired or lost"
-        if self.leaves_out if left_out is None else left_out:
+        if self.facts.leaves_out if left_out is None else left_out:
             return Outcome.NEVER_COPIED, "left out by the pipeline"
         return Outcome.MISSING, "no mapping names a copy, or the target has lost it"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """What the parts of one source partition depend on, besides its replica.
-
-    ``since`` is the first source offset to compare, None for all that the log has. ``keeps_keys``
-    and ``keeps_values`` are whether copies have the bytes of the source's keys and values;
-    ``makes_several`` is whether several may be made of one record.
-    """
-
-    log_start: int
-    since: int | None = None
-    compacted: bool = False
-    leaves_out: bool = False
-    keeps_keys: bool = True
-    keeps_values: bool = True
-    makes_several: bool = False
 
 
 def divide(
@@ -191,29 +187,10 @@ def divide(
         size: source offsets of a part; a sample has smaller ones.
     """
     size = SAMPLE_OFFSETS if sample < 1 else size
-    feeders: dict[TargetPartition, list[SourcePartition]] = {}
-    for source in sorted(replicas):
-        for at in target_partitions_of(replicas[source]):
-            feeders.setdefault(at, []).append(source)
+    divider = _Divider(replicas, facts, logs, compacted)
     parts: list[ComparisonPart] = []
     for source in sorted(facts):
-        fact = facts[source]
-        names = {topic for topic, _ in target_partitions_of(replicas[source])}
-        is_compacted = fact.compacted or any(compacted.get(name, True) for name in names)
-        keeps = (
-            sample >= 1
-            and not (is_compacted or fact.leaves_out)
-            and fact.keeps_keys
-            and fact.keeps_values
-            and _keeps_partition(source, replicas[source], feeders)
-        )
-        bounds = _bounds(
-            replicas[source], fact, size, whole=is_compacted and sample >= 1, keeps=keeps
-        )
-        own = list(
-            _divide_one(source, replicas, facts, logs, compacted, feeders, bounds, keeps=keeps)
-        )
-        parts += _choose(own, sample)
+        parts += _choose(list(divider.divide(source, size, whole=sample >= 1)), sample)
     return parts
 
 
@@ -232,78 +209,103 @@ def _lot(part: ComparisonPart) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
-def _divide_one(
-    source: SourcePartition,
-    replicas: Mapping[SourcePartition, Replica],
-    facts: Mapping[SourcePartition, PartitionFacts],
-    logs: Mapping[TargetPartition, TargetLog],
-    compacted: Mapping[str, bool],
-    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
-    bounds: Sequence[Span],
-    *,
-    keeps: bool,
-) -> Iterator[ComparisonPart]:
-    replica, fact = replicas[source], facts[source]
-    position = replica.position
-    assert position is not None
-    targets = [at for at in sorted(target_partitions_of(replica)) if at in logs]
-    spans = {
-        at: list(
-            _spans(
+class _Divider:
+    """Divides one source partition after the other; see :func:`divide`."""
+
+    def __init__(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        facts: Mapping[SourcePartition, PartitionFacts],
+        logs: Mapping[TargetPartition, TargetLog],
+        compacted: Mapping[str, bool],
+    ) -> None:
+        self._replicas, self._facts, self._logs, self._compacted = replicas, facts, logs, compacted
+        self._feeders: dict[TargetPartition, list[SourcePartition]] = {}
+        for source in sorted(replicas):
+            for at in target_partitions_of(replicas[source]):
+                self._feeders.setdefault(at, []).append(source)
+
+    def divide(
+        self, source: SourcePartition, size: int, *, whole: bool
+    ) -> Iterator[ComparisonPart]:
+        """Yield the parts of a source partition; ``whole``: all of its offsets are compared."""
+        replica, fact = self._replicas[source], self._facts[source]
+        position, fed = replica.position, target_partitions_of(replica)
+        assert position is not None
+        is_compacted = fact.compacted or any(self._compacted.get(name, True) for name, _ in fed)
+        # No other source partition is copied there.
+        is_alone = len(fed) == 1 and all(self._feeders[at] == [source] for at in fed)
+        is_copied_as_it_is = not fact.leaves_out and fact.keeps_keys and fact.keeps_values
+        keeps = (
+            whole
+            and not is_compacted
+            and is_copied_as_it_is
+            and is_alone
+            and position.target_partition is not None
+        )
+        bounds = _bounds(replica, fact, size, whole=is_compacted and whole, keeps=keeps)
+        targets = [at for at in sorted(fed) if at in self._logs]
+        spans = {at: list(self._spans(source, at, bounds)) for at in targets}
+        skipped = Offsets.of([(gap.first, gap.end) for gap in position.gaps])
+        unknown = Offsets.of(_unknown_spans(replica))
+        for number, (low, high) in enumerate(bounds):
+            yield ComparisonPart(
                 source,
-                at,
-                replicas,
-                facts,
-                logs[at],
-                feeders,
-                bounds,
-                compacted=compacted.get(at[0], True),
+                low,
+                high,
+                fact,
+                position.start,
+                skipped,
+                unknown,
+                number == len(bounds) - 1,
+                keeps,
+                tuple(spans[at][number] for at in targets),
+                len(targets) == 1 and is_copied_as_it_is and self._feeders[targets[0]] == [source],
             )
+
+    def _spans(
+        self, source: SourcePartition, at: TargetPartition, bounds: Sequence[Span]
+    ) -> Iterator[TargetSpan]:
+        """Yield the offsets of a target partition for each part of a source partition."""
+        log, feeders, fact = self._logs[at], self._feeders[at], self._facts[source]
+        ranges = self._replicas[source].target_ranges.get(at)
+        columns = ranges.present(log.written) if ranges is not None else _NO_RANGES
+        reach = columns.target + columns.count + columns.further
+        target_end = max(log.end, int(reach.max(initial=0)))
+        others = Offsets.of(
+            [
+                span
+                for other in feeders
+                if other != source
+                for span in _landed_spans(self._replicas[other], at, log)
+            ]
         )
-        for at in targets
-    }
-    skipped = Offsets.of([(gap.first, gap.end) for gap in position.gaps])
-    unknown = Offsets.of(_unknown_spans(replica))
-    for number, (low, high) in enumerate(bounds):
-        yield ComparisonPart(
-            source,
-            low,
-            high,
-            fact.log_start,
-            position.start,
-            skipped,
-            unknown,
-            fact.leaves_out,
-            fact.compacted,
-            number == len(bounds) - 1,
-            keeps,
-            tuple(spans[at][number] for at in targets),
-            fact.keeps_keys,
-            _proves_loss(source, fact, targets, feeders),
-            fact.makes_several,
+        unknown = Offsets.of(
+            [
+                span
+                for feeder in feeders
+                for span in _unknown_on_target(self._replicas[feeder], at, log)
+            ]
         )
-
-
-def _proves_loss(
-    source: SourcePartition,
-    fact: PartitionFacts,
-    targets: Sequence[TargetPartition],
-    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
-) -> bool:
-    is_alone = len(targets) == 1 and not fact.leaves_out and feeders[targets[0]] == [source]
-    return is_alone and fact.keeps_keys and fact.keeps_values
-
-
-def _keeps_partition(
-    source: SourcePartition,
-    replica: Replica,
-    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
-) -> bool:
-    """Whether all records go to one target partition, and no others are copied there."""
-    position, targets = replica.position, target_partitions_of(replica)
-    if position is None or position.target_partition is None or len(targets) != 1:
-        return False
-    return all(feeders[at] == [source] for at in targets)
+        # One of the source partitions that are compared looks for native records.
+        looks = min(feeder for feeder in feeders if feeder in self._facts) == source
+        cuts = [_landing(columns, low, target_end) for low, _ in bounds[1:]]
+        begins_at = log.start if fact.since is None else _landing(columns, bounds[0][0], target_end)
+        edges = [max(log.start, edge) for edge in (begins_at, *cuts, target_end)]
+        for number, (low, high) in enumerate(bounds):
+            from_source = 0 if number == 0 and fact.since is None else low
+            first, end = edges[number], max(edges[number], edges[number + 1])
+            yield TargetSpan(
+                at,
+                first,
+                end,
+                log.start,
+                clip_columns(columns, from_source, high),
+                others.clip(first, end),
+                unknown.clip(first, end),
+                log.end if looks else 0,
+                self._compacted.get(at[0], True),
+            )
 
 
 def _bounds(
@@ -332,55 +334,6 @@ def _unknown_spans(replica: Replica) -> list[Span]:
     assert position is not None
     not_in_memory = position.start, replica.held_from  # could not be read again
     return [(first, end) for first, end in [*replica.unknown_spans, not_in_memory] if first < end]
-
-
-def _spans(
-    source: SourcePartition,
-    at: TargetPartition,
-    replicas: Mapping[SourcePartition, Replica],
-    facts: Mapping[SourcePartition, PartitionFacts],
-    log: TargetLog,
-    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
-    bounds: Sequence[Span],
-    *,
-    compacted: bool,
-) -> Iterator[TargetSpan]:
-    """Yield the offsets of a target partition for each part of a source partition."""
-    ranges = replicas[source].target_ranges.get(at)
-    columns = ranges.present(log.written) if ranges is not None else _NO_RANGES
-    reach = columns.target + columns.count + columns.further
-    target_end = max(log.end, int(reach.max(initial=0)))
-    others = Offsets.of(
-        [
-            span
-            for other in feeders[at]
-            if other != source
-            for span in _landed_spans(replicas[other], at, log)
-        ]
-    )
-    unknown = Offsets.of(
-        [span for feeder in feeders[at] for span in _unknown_on_target(replicas[feeder], at, log)]
-    )
-    # One of the source partitions that are compared looks for native records.
-    looks = min(feeder for feeder in feeders[at] if feeder in facts) == source
-    fact = facts[source]
-    cuts = [_landing(columns, low, target_end) for low, _ in bounds[1:]]
-    begins_at = log.start if fact.since is None else _landing(columns, bounds[0][0], target_end)
-    edges = [max(log.start, edge) for edge in (begins_at, *cuts, target_end)]
-    for number, (low, high) in enumerate(bounds):
-        from_source = 0 if number == 0 and fact.since is None else low
-        first, end = edges[number], max(edges[number], edges[number + 1])
-        yield TargetSpan(
-            at,
-            first,
-            end,
-            log.start,
-            clip_columns(columns, from_source, high),
-            others.clip(first, end),
-            unknown.clip(first, end),
-            log.end if looks else 0,
-            compacted,
-        )
 
 
 _NO_RANGES = join_columns([])

@@ -258,7 +258,7 @@ class _Walk:
             self._unread = f"the batch at offset {batch.first}: {error}"
             return
         kept = rows.kept()
-        if not part.makes_several:
+        if not part.facts.makes_several:
             if (kept is None or kept.all()) and self._take_same_rows(batch, rows):
                 return
             if kept is not None and len(kept) and self._take_kept(rows, kept):
@@ -328,7 +328,7 @@ class _Walk:
             not (is_known and self._comparer.trusts_bytes)
             or first < part.first
             or last >= part.end
-            or part.compacted
+            or part.facts.compacted
             or any(span.compacted for span in part.targets)
             or ((which >= 0) != kept).any()
         ):
@@ -376,7 +376,7 @@ class _Walk:
         place = self._index.find(offset)
         if place is None:
             self._take_unmapped(rows, row, offset)
-        elif self._part.makes_several:
+        elif self._part.facts.makes_several:
             self._take_several((rows, row), offset)
         else:
             side = self._sides[place[0]]
@@ -445,7 +445,7 @@ class _Walk:
     ) -> None:
         if absent.kind is AbsentKind.NO_RECORD and side.span.compacted:
             rows, row = source
-            key = rows.key(row) if self._part.keeps_keys else None
+            key = rows.key(row) if self._part.facts.keeps_keys else None
             side.keys.wait(key, offset, is_tombstone=rows.is_tombstone(row))
             return
         self._doubt(source[0].key(source[1]))
@@ -513,7 +513,7 @@ class _Walk:
 
     def wait_for_key(self, key: bytes | None, offset: int) -> None:
         """Note a copy whose source record, at an offset, may have been compacted."""
-        self._keys_on_source.wait(key if self._part.keeps_keys else None, offset)
+        self._keys_on_source.wait(key if self._part.facts.keeps_keys else None, offset)
 
 
 def _keys(items: LogItems, first: int) -> Iterator[bytes | None]:
@@ -844,9 +844,9 @@ class _TargetSide:
 
     def _pass_copy(self, rows: BatchRows, row: int, offset: int, source: int) -> None:
         part = self._walk.part
-        if source < part.log_start:
+        if source < part.facts.log_start:
             self._walk.note(Outcome.DELETED_ON_SOURCE, source, self.span.at, offset, "")
-        elif part.compacted:
+        elif part.facts.compacted:
             self._walk.wait_for_key(rows.key(row), source)
         else:
             why = "the source has no record where the copy is from"

@@ -72,7 +72,7 @@ def filtered(log: Log, first: int) -> Iterator[LogItem]:
 def compare(pair: Pair, size: int, comparer: FilteredComparer, *, fast: bool) -> PartResult:
     results = [
         compare_part(
-            replace(part, leaves_out=True),
+            replace(part, facts=replace(part.facts, leaves_out=True)),
             filtered(pair.source, part.first) if fast else pair.source.items(part.first),
             {span.at: pair.target.items(span.first) for span in part.targets},
             comparer,

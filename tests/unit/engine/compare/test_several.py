@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.compare.log_items import BatchRows
 from k2ktui.engine.compare.outcomes import Outcome, PartResult
-from k2ktui.engine.compare.parts import ComparisonPart, Offsets, TargetSpan
+from k2ktui.engine.compare.parts import ComparisonPart, Offsets, PartitionFacts, TargetSpan
 from k2ktui.engine.compare.walk import PairVerdict, compare_part
 from k2ktui.engine.mapping.range_columns import RangeColumns
 from k2ktui.engine.records.state import SourcePartition
@@ -73,10 +73,10 @@ class Exploded:
             others = Offsets.of([(at, at + 1) for at in self.others[number]])
             end = self.targets[number].end
             spans.append(TargetSpan(at, 0, end, 0, ranges, others, _NOTHING, end, False))
+        facts = PartitionFacts(0, leaves_out=True, keeps_keys=False, makes_several=True)
         return ComparisonPart(
-            SOURCE, 0, self.source.end, 0, 0, _NOTHING, _NOTHING, leaves_out=True,
-            compacted=False, is_last=True, keeps_partitions=False, targets=tuple(spans),
-            keeps_keys=False, makes_several=True,
+            SOURCE, 0, self.source.end, facts, 0, _NOTHING, _NOTHING, is_last=True,
+            keeps_partitions=False, targets=tuple(spans),
         )  # fmt: skip
 
     def compare(self, comparer: Explode) -> PartResult:

@@ -697,7 +697,7 @@ def test_what_a_transform_makes_of_a_record_without_a_mapping() -> None:
         pair.source.append(Record(b"k", value))
     (part,) = pair.parts(100)
     for leaves_out in (True, False):
-        changed = replace(part, leaves_out=leaves_out)
+        changed = replace(part, facts=replace(part.facts, leaves_out=leaves_out))
         result = compare_part(changed, pair.source.items(0), {TARGET: iter(())}, Comparer())
         missing = 1 if leaves_out else 2
         assert result.counts == {Outcome.MISSING: missing, Outcome.NEVER_COPIED: 3 - missing}
