@@ -7,7 +7,7 @@ Compared are the settings that are set on a topic of either cluster, and those t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from k2ktui.engine.parity.model import (
     Difference,
@@ -128,16 +128,7 @@ def apply_limits(
 
 def report(difference: Difference, why: str) -> Difference:
     """Return a difference that is only reported, with the reason."""
-    return Difference(
-        difference.item,
-        difference.source,
-        difference.target,
-        difference.before,
-        difference.wanted,
-        ParityAction.REPORT,
-        why,
-        difference.origin,
-    )
+    return replace(difference, action=ParityAction.REPORT, why=why)
 
 
 # Settings that decide what is kept, and what is accepted from producers.
