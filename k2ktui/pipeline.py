@@ -253,7 +253,7 @@ class Pipeline:
                 hint="Write it to a file, and give its name.",
             )
         plan = read_plan(path, time.time())
-        refuse_other_pipeline(plan, self._flow.config)
+        refuse_other_pipeline(plan.pipeline, self._flow.config)
         if plan.side != "target":
             raise Refused(
                 f"plan {plan.id} sets offsets on the source cluster, which a person must confirm",

@@ -68,6 +68,18 @@ def parse_object(
     return value
 
 
+def require_version(body: Mapping[str, Any], version: int) -> None:
+    """Require that a record has the version that this release reads."""
+    stated = integer(field(body, "v"))
+    if stated != version:
+        raise MalformedRecord(f"version {stated}, this release reads version {version}")
+
+
+def dump(value: object) -> bytes:
+    """Return a value as compact JSON; the keys of objects stay in their order."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def dump_object(value: dict[str, Any]) -> bytes:
     """Return an object as compact JSON with sorted keys."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()

@@ -28,9 +28,10 @@ from k2ktui.engine.parity.moved import concerns_moved
 from k2ktui.engine.parity.plan import ParityPlan, summarize
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import Refused
 from k2ktui.parity.reader import ParityReader
 from k2ktui.parity.writer import ParityApplied, ParityWriter
+from k2ktui.sync.moves.apply import refuse_other_pipeline
 from k2ktui.sync.moves.entry_files import remember
 from k2ktui.sync.moves.plan_files import digest_files
 from k2ktui.sync.moves.plans import whoami
@@ -42,10 +43,6 @@ _UNCHANGED = "Nothing was changed."
 _LISTED = 20
 
 OnResult = Callable[[ParityResult], None]
-
-
-def _ignore(_: ParityResult) -> None:
-    return
 
 
 def create_plan(
@@ -95,7 +92,7 @@ def apply_plan(
     plan: ParityPlan,
     files: Sequence[str],
     may: Access,
-    on_result: OnResult = _ignore,
+    on_result: OnResult = lambda _: None,
 ) -> ParityApplied:
     """Apply a plan exactly as it is, or write nothing.
 
@@ -113,12 +110,7 @@ def apply_plan(
         PartlyApplied: the target stopped answering during the write.
     """
     require(may, "applying a parity plan")
-    if plan.pipeline != config.name:
-        raise Refused(
-            f"the plan is for pipeline {safe_text(plan.pipeline)}, and the configuration is "
-            f"for {safe_text(config.name)}",
-            unchanged=_UNCHANGED,
-        )
+    refuse_other_pipeline(plan.pipeline, config)
     late = time.time() - plan.expires_at
     if late > 0:
         raise Refused(
@@ -158,13 +150,7 @@ def read_undo(config: PipelineConfig, entry: str) -> tuple[JournalHeader, list[P
     """
     with _open(config) as reader:
         state = reader.store.read()
-        header = state.journal.get(entry)
-        if header is None:
-            raise ConfigError(
-                f"no entry {safe_text(entry)} exists in the journal of {safe_text(config.name)}",
-                unchanged=_UNCHANGED,
-                hint="List the ids with k2ktui journal -f FILE.",
-            )
+        header = state.find_header(entry, config.name)
         if not header.operation.startswith(PARITY):
             raise Refused(
                 f"entry {safe_text(entry)} is no entry of parity",
@@ -189,7 +175,7 @@ def undo_entry(
     may: Access,
     *,
     skip_moved: bool = False,
-    on_result: OnResult = _ignore,
+    on_result: OnResult = lambda _: None,
 ) -> ParityApplied:
     """Undo what a journal entry of parity changed; arguments as for :func:`apply_plan`.
 

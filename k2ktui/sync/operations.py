@@ -47,7 +47,7 @@ from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import ConfigError, ConnectionFailed, Refused
+from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -89,10 +89,6 @@ _BOTH_WAYS = (
 )
 
 OnResult = Callable[[WriteResult], None]
-
-
-def _ignore(_: WriteResult) -> None:
-    return
 
 
 def create_plan(
@@ -149,7 +145,7 @@ def apply_plan(
     plan: Plan,
     files: Sequence[str],
     may: Access,
-    on_result: OnResult = _ignore,
+    on_result: OnResult = lambda _: None,
     drill: str = "",
 ) -> Applied:
     """Apply a plan exactly as it is, or write nothing.
@@ -283,13 +279,7 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
     """
     with _writing(config) as (target, store):
         state = store.read()
-        header = state.journal.get(entry)
-        if header is None:
-            raise ConfigError(
-                f"no entry {safe_text(entry)} exists in the journal of {safe_text(config.name)}",
-                unchanged=_UNCHANGED,
-                hint="List the ids with k2ktui journal -f FILE.",
-            )
+        header = state.find_header(entry, config.name)
         later = [header for header in state.journal.values() if header.undoes == entry]
         parts = state.entry(entry)
         if header.operation in _GROUP_CHANGES and header.side == "source":
@@ -379,7 +369,7 @@ def verify_content(
         ConfigError: ``group`` is a pattern that matches no group.
     """
     if plan is not None:
-        refuse_other_pipeline(plan, flow.config)
+        refuse_other_pipeline(plan.pipeline, flow.config)
     with long_step("commits and mappings of both clusters are read"):
         snapshot, source, target = open_verification(flow, planned_offsets(plan), snapshot)
     if snapshot.source_down:

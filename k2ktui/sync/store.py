@@ -36,7 +36,7 @@ from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
 from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.engine.records.state import MalformedRecord
 from k2ktui.engine.records.wanted_acls import WantedAclsRecord
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.keyed_writer import Entry, KeyedWriter
 from k2ktui.kafka.control.reader import ControlRecord, await_stable, read_committed
@@ -87,8 +87,23 @@ class PipelineState:
     comparison: ComparisonRecord | None = None
     cleared: ClearedTerms = NOTHING_CLEARED
     unreadable: frozenset[StateKey] = frozenset()
-    # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
+    # See ``entry``. Read on demand: 200 entries of thousands of rows are too much to keep.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
+
+    def find_header(self, entry_id: str, pipeline: str) -> JournalHeader:
+        """Return the header of a journal entry; ``pipeline`` is named if there is none.
+
+        Raises:
+            ConfigError: there is no entry with this id.
+        """
+        header = self.journal.get(entry_id)
+        if header is None:
+            raise ConfigError(
+                f"no entry {safe_text(entry_id)} exists in the journal of {safe_text(pipeline)}",
+                unchanged="Nothing was changed.",
+                hint="List the ids with k2ktui journal -f FILE.",
+            )
+        return header
 
     def entry(self, entry_id: str) -> tuple[JournalRows, ...]:
         """Read the changes of a journal entry, one part per consumer group; empty if unknown.
@@ -414,10 +429,6 @@ class StateStore:
         )
 
 
-def _order(header: JournalHeader) -> tuple[int, str]:
-    return header.order
-
-
 def _state(
     records: Collection[StateRecord],
     runners: tuple[Runner, ...],
@@ -446,7 +457,7 @@ def _state(
     return PipelineState(
         runners=runners,
         commits=tuple(snapshot for _, snapshot in sorted(commits.items())),
-        journal={header.id: header for header in sorted(journal.values(), key=_order)},
+        journal={one.id: one for one in sorted(journal.values(), key=lambda one: one.order)},
         drills=dict(sorted(drills.items())),
         malformed=malformed,
         summary=summary,

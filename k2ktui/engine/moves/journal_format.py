@@ -6,7 +6,6 @@ console consumer's output can be filtered; values have sorted keys. ``v`` is the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,11 +57,13 @@ from k2ktui.engine.records.wanted_acls import (
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
+    dump,
     field,
     integer,
     items,
     number,
     parse_object,
+    require_version,
     rows,
     text,
 )
@@ -295,13 +296,13 @@ _KINDS_BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 def state_key(group: str, key: StateKey) -> bytes:
     """Return the key of a record; ``group`` is ``coordination.commit.group``."""
     kind = _KINDS[type(key)]
-    return _dump({"group": group, "kind": kind.name, **kind.key.write(key)})
+    return dump({"group": group, "kind": kind.name, **kind.key.write(key)})
 
 
 def state_value(record: StateRecord) -> bytes:
     """Return the value of a record."""
     body = _KINDS[type(record_key(record))].write(record)
-    return _dump(dict(sorted({**body, "v": VERSION}.items())))
+    return dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
 def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, StateKey | None]:
@@ -333,11 +334,5 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
         MalformedRecord: the value is damaged, not k2ktui's, or of a newer version.
     """
     body = parse_object(raw, "the value")
-    version = integer(field(body, "v"))
-    if version != VERSION:
-        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
+    require_version(body, VERSION)
     return _KINDS[type(key)].read(key, body)
-
-
-def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -307,12 +307,17 @@ def _some(groups: Collection[str]) -> str:
 def dump_plan(plan: Plan) -> str:
     """Return the plan as the text of a file: JSON with its digest, one row per line."""
     digest = plan.digest
-    rows = ",\n".join(f"  {json.dumps(_row_as_json(row))}" for row in plan.rows)
     whole = {**_head(plan), "id": digest[:_ID_LENGTH], "sha256": digest}
     if plan.notes:
         whole["notes"] = plan.notes
-    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in whole.items()]
-    return ",\n".join(["{\n" + lines[0], *lines[1:], f' "rows": [\n{rows}\n ]']) + "\n}\n"
+    return plan_text(whole, map(_row_as_json, plan.rows))
+
+
+def plan_text(whole: Mapping[str, object], rows: Iterable[object]) -> str:
+    """Return the text of a plan file: JSON, with a line for each field and row."""
+    fields = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in whole.items()]
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    return "{\n" + ",\n".join([*fields, f' "rows": [\n{lines}\n ]']) + "\n}\n"
 
 
 def load_plan(text: str, now: float) -> Plan:
@@ -326,11 +331,21 @@ def load_plan(text: str, now: float) -> Plan:
         UnusablePlan: it is damaged, modified, expired, or of another version.
     """
     plan, digest = _read(text)
-    if plan.digest != digest:
-        raise UnusablePlan("it was modified after it was made")
-    if now > plan.expires_at:
-        raise UnusablePlan(f"it expired {duration(now - plan.expires_at)} ago; make a new one")
+    require_usable(plan.digest, digest, plan.expires_at, now)
     return plan
+
+
+def require_usable(digest: str, stated: str, expires_at: float, now: float) -> None:
+    """Require that a plan is as it was made, and has not expired; raises ``UnusablePlan``.
+
+    Args:
+        digest, stated: of what is in the file, and as the file states it.
+        expires_at, now: epoch seconds.
+    """
+    if digest != stated:
+        raise UnusablePlan("it was modified after it was made")
+    if now > expires_at:
+        raise UnusablePlan(f"it expired {duration(now - expires_at)} ago; make a new one")
 
 
 def read(text: str) -> Plan:

@@ -14,10 +14,10 @@ from typing import Annotated
 from pydantic import FailFast, TypeAdapter
 
 from k2ktui.engine.bounded import Seconds, Text, read_as
-from k2ktui.engine.moves.plan import UnusablePlan
+from k2ktui.engine.moves.plan import UnusablePlan, plan_text, require_usable
 from k2ktui.engine.parity.model import Difference, ParityAction
 from k2ktui.engine.strict_json import MalformedRecord, field, integer, parse_object, text
-from k2ktui.text import counted, duration
+from k2ktui.text import counted
 
 VERSION = 1
 _LARGEST_FILE = 128 << 20
@@ -66,10 +66,9 @@ def dump_plan(plan: ParityPlan) -> str:
     """Return the plan as the text of a file: JSON with its digest, one row per line."""
     digest = plan.digest
     body = asdict(plan)
-    rows = ",\n".join(f"  {json.dumps(row)}" for row in body.pop("rows"))
-    head = {"v": VERSION, "kind": "parity", **body, "id": digest[:_ID_LENGTH], "sha256": digest}
-    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    return ",\n".join(["{\n" + lines[0], *lines[1:], f' "rows": [\n{rows}\n ]']) + "\n}\n"
+    rows = body.pop("rows")
+    whole = {"v": VERSION, "kind": "parity", **body, "id": digest[:_ID_LENGTH], "sha256": digest}
+    return plan_text(whole, rows)
 
 
 def load_plan(raw: str, now: float) -> ParityPlan:
@@ -94,10 +93,7 @@ def load_plan(raw: str, now: float) -> ParityPlan:
         plan, digest = read_as(_PLAN, value), text(field(value, "sha256"))
     except MalformedRecord as error:
         raise UnusablePlan(f"it is not a parity plan, or is damaged ({error})") from error
-    if plan.digest != digest:
-        raise UnusablePlan("it was modified after it was made")
-    if now > plan.expires_at:
-        raise UnusablePlan(f"it expired {duration(now - plan.expires_at)} ago; make a new one")
+    require_usable(plan.digest, digest, plan.expires_at, now)
     return plan
 
 

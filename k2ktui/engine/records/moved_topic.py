@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from k2ktui.engine.strict_json import MalformedRecord, dump_object, field, integer, parse_object
+from k2ktui.engine.strict_json import MalformedRecord, dump_object, parse_object, require_version
 from k2ktui.engine.wire import MILLIS, TEXT, Wire, required
 from k2ktui.text import moment
 
@@ -136,9 +136,7 @@ def parse_moved_topic(topic: str, value: Mapping[str, Any]) -> MovedTopic:
     Raises:
         MalformedRecord: a field is missing or wrong, or the version is another.
     """
-    version = integer(field(value, "v"))
-    if version != _VERSION:
-        raise MalformedRecord(f"version {version}, this release reads version {_VERSION}")
+    require_version(value, _VERSION)
     return _WIRE.read(value, topic=topic)
 
 

@@ -50,6 +50,7 @@ from k2ktui.engine.strict_json import (
     flag,
     integer,
     parse_object,
+    require_version,
     rows,
     text,
 )
@@ -483,7 +484,7 @@ def read_commit_record(
         return group, None, parse_run(body, shared_slot)
     if moved is not None:
         return group, None, parse_moved_topic(moved, body)
-    _check_version(body)
+    require_version(body, VERSION)
     if producer is not None:
         return group, None, parse_registration(producer, body)
     if is_deleted:
@@ -501,12 +502,6 @@ def _source(head: dict[str, Any]) -> SourcePartition:
     return SourcePartition(
         text(field(head, "topic")), integer(field(head, "partition"), high=LARGEST_INT)
     )
-
-
-def _check_version(value: dict[str, Any]) -> None:
-    version = integer(field(value, "v"))
-    if version != VERSION:
-        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
 
 
 def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:
@@ -527,7 +522,7 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord
     """
     pipeline, source = read_mapping_key(key)
     body = parse_object(value, "the value")
-    _check_version(body)
+    require_version(body, VERSION)
     return MappingRecord(
         pipeline=pipeline,
         source=source,

@@ -10,7 +10,6 @@ A tombstone decodes to None as the value.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     MalformedRecord,
+    dump,
     integer,
     mapping,
     parse,
@@ -217,12 +217,12 @@ def connect_offset_key(at: ConnectorPartition) -> bytes:
         "partition": at.source.partition,
         "topic": at.source.topic,
     }
-    return _json([at.connector, partition])
+    return dump([at.connector, partition])
 
 
 def connect_offset_value(last: int) -> bytes:
     """Encode the value of a source connector's position: the offset of the last copied record."""
-    return _json({"offset": last})
+    return dump({"offset": last})
 
 
 def read_connect_offset(
@@ -263,10 +263,6 @@ def _connector_partition(head: Any) -> ConnectorPartition | None:
         return ConnectorPartition(strict_text(connector), strict_text(cluster), source)
     except MalformedRecord as error:
         raise ForeignRecord("the key has a partition of another kind") from error
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _parse(raw: bytes | None, what: str) -> Any:

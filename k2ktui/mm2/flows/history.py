@@ -8,7 +8,6 @@ translation reads it if it exists.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     MalformedRecord,
+    dump_object,
     field,
     integer,
     parse_object,
@@ -175,8 +175,8 @@ def encode_history(flow: str, known: Sequence[Known]) -> list[tuple[bytes, bytes
             )
     return [
         (
-            _json({"flow": flow, "partition": at.partition, "topic": at.topic}),
-            _json({kind: rows[i : i + _A_RECORD], "v": _VERSION}),
+            dump_object({"flow": flow, "partition": at.partition, "topic": at.topic}),
+            dump_object({kind: rows[i : i + _A_RECORD], "v": _VERSION}),
         )
         for (at, kind), rows in rows_by_key.items()
         for i in range(0, len(rows), _A_RECORD)
@@ -212,7 +212,3 @@ def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Know
             for source, target, at_ms in anchors
         ),
     ]
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()

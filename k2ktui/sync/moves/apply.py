@@ -204,7 +204,7 @@ class Applier:
         return self._report_if_interrupted(writes, action, plan=plan.id)
 
     def _check_plan(self, plan: Plan) -> None:
-        refuse_other_pipeline(plan, self._config)
+        refuse_other_pipeline(plan.pipeline, self._config)
         source = _ClusterIdLookup(source_cluster(self._config))
         _require_cluster(self._side, plan.target_cluster, self._target.cluster.cluster_id())
         # Failover must work without the source, so an unreachable source is not an error.
@@ -450,15 +450,15 @@ def _require_cluster(side: str, planned: str, configured: str) -> None:
         )
 
 
-def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
+def refuse_other_pipeline(pipeline: str, config: PipelineConfig) -> None:
     """Refuse a plan of another pipeline.
 
     Raises:
         Refused: the plan belongs to another pipeline.
     """
-    if plan.pipeline != config.name:
+    if pipeline != config.name:
         raise Refused(
-            f"the plan is for pipeline {safe_text(plan.pipeline)}, and the configuration is "
+            f"the plan is for pipeline {safe_text(pipeline)}, and the configuration is "
             f"for {safe_text(config.name)}",
             unchanged="Nothing was changed.",
         )
