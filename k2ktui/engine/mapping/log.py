@@ -233,7 +233,9 @@ class MappingLog:
 
         Ranges requested since the last trim stay.
         """
-        bound = 0 if before_ms is None else self._older_than(before_ms)
+        bound = 0
+        if before_ms is not None and self.index:
+            bound = min(index.older_than(before_ms) for index in self.index.values())
         if self.rows > count:
             ends = np.concatenate([ranges.ends() for ranges in self.target_ranges.values()])
             bound = max(bound, int(np.partition(ends, -count - 1)[-count - 1]))
@@ -243,9 +245,6 @@ class MappingLog:
             self.hot_from = bound
             for ranges in self.target_ranges.values():
                 _drop(ranges, bound)
-
-    def _older_than(self, at_ms: int) -> int:
-        return min((index.older_than(at_ms) for index in self.index.values()), default=0)
 
     def keep_from(self, offset: int) -> None:
         """Keep the ranges from a source offset on at the next trim."""

@@ -203,10 +203,6 @@ def estimate_rereads(rows: Iterable[GroupRow]) -> tuple[RereadEstimate, RereadEs
     )
 
 
-def _cannot_move(row: GroupRow) -> bool:
-    return row.basis is Basis.UNMAPPED or row.skipped is None
-
-
 def estimate_by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> RereadEstimate:
     """Return the effect of resuming at MirrorMaker 2's checkpoints.
 
@@ -371,7 +367,7 @@ def _summarize(
     on_source = [row for row in rows if row.finding is not Finding.MOVED]
     left = [row for row in on_source if row.finding is not Finding.CHOSEN]
     lags = _lag(on_source, ends[0]), _lag_on_target(moved, ends[1])
-    unknown_moved = sum(map(_cannot_move, left))
+    unknown_moved = sum(row.basis is Basis.UNMAPPED or row.skipped is None for row in left)
     return GroupSummary(
         group=name,
         source=sides[0],

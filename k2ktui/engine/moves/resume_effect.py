@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.range_columns import count_consumed
-from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog, is_mapping_complete
 from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.records.state import SourcePartition
@@ -143,7 +142,7 @@ def _records(
             return None  # of the records at these offsets, some were lost and replaced
         if ranges is not None:
             total = ranges.target_records_between(low, high)
-            old = _consumed_between(ranges, commit, low, high)
+            old = count_consumed(ranges.columns(), commit, low, high)
             consumed, unread = consumed + old, unread + total - old
     return _Between(consumed, unread)
 
@@ -162,8 +161,3 @@ def _by_cuts(
     if behind is None or high <= behind.target:
         return None
     return _Between(behind.target - low, high - behind.target)
-
-
-def _consumed_between(ranges: MappingRanges, commit: int, low: int, high: int) -> int:
-    """Number of records at the target offsets ``[low, high)`` below a source offset."""
-    return count_consumed(ranges.columns(), commit, low, high)

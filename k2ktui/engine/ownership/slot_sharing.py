@@ -140,7 +140,7 @@ class SlotSharing:
         released = {
             slot
             for slot, name in before.releasing.items()
-            if self._is_overdue(slot, name)
+            if self._releasing_s.get((slot, name), 0.0) >= self._release_s
             or (
                 (member := members.get(name)) is not None
                 and member.generation == before.generation
@@ -186,6 +186,3 @@ class SlotSharing:
             release: before[release] + passed_s if release in before else 0.0
             for release in owners.releasing.items()
         }
-
-    def _is_overdue(self, slot: int, runner: str) -> bool:
-        return self._releasing_s.get((slot, runner), 0.0) >= self._release_s

@@ -62,7 +62,8 @@ def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str
         value: converts each client property.
     """
     target = _clients(flow, "target", value)
-    excluded = _excluded_settings(flow)
+    # Regular expressions are left out.
+    excluded = [name for name in _listed_exclusions(flow) if _PLAIN_NAME.fullmatch(name)]
     if excluded:
         target["topicPropsExclusionList"] = excluded
     tree: dict[str, Any] = {
@@ -304,16 +305,8 @@ def _clients(flow: FlowProperties, side: Side, value: Value) -> dict[str, Any]:
     return sections
 
 
-def _excluded_settings(flow: FlowProperties) -> list[str]:
-    """Return the excluded topic settings that are plain names, not regular expressions."""
-    return [name for name in _listed_exclusions(flow) if _PLAIN_NAME.fullmatch(name)]
-
-
 def _listed_exclusions(flow: FlowProperties) -> list[str]:
     given = flow.settings
     old = given.get("config.properties.blacklist", "")
-    return _split_list(given.get("config.properties.exclude", old))
-
-
-def _split_list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    listed = given.get("config.properties.exclude", old).split(",")
+    return [part.strip() for part in listed if part.strip()]

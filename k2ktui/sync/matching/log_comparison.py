@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
+from typing import TypeVar
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -47,6 +48,7 @@ PORTION = 50_000
 # A range that has too few committed records is read again, this many times as far.
 _WIDER = 8
 
+T = TypeVar("T")
 Span = tuple[Where, int]
 Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
 
@@ -119,7 +121,7 @@ class PositionProver:
         proven: list[tuple[SourcePartition, OffsetAnchor]] = []
         # Each round continues from the anchors that the previous one proved.
         while jobs := self._round(anchors, positions, wanted):
-            for portion in _portions(jobs):
+            for portion in divide_work(jobs, _count_reads, PORTION):
                 left = until - monotonic()
                 if left <= 0:
                     self._trouble = "the time limit was reached"
@@ -388,16 +390,21 @@ def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -
     return guesses
 
 
-def _portions(jobs: Sequence[ComparisonJob]) -> Iterator[list[ComparisonJob]]:
-    portion: list[ComparisonJob] = []
-    size = 0
-    for job in jobs:
-        reads = max(job.source_span[1], job.target_span[1])
-        if portion and size + reads > PORTION:
+def _count_reads(job: ComparisonJob) -> int:
+    return max(job.source_span[1], job.target_span[1])
+
+
+def divide_work(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield the items in portions of at most a total size, or of one item."""
+    portion: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if portion and total + size > most:
             yield portion
-            portion, size = [], 0
-        portion.append(job)
-        size += reads
+            portion, total = [], 0
+        portion.append(item)
+        total += size
     if portion:
         yield portion
 

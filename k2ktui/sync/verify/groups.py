@@ -29,6 +29,7 @@ from k2ktui.log.content import (
 )
 from k2ktui.progress import long_step
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.matching.log_comparison import divide_work
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.verify.record_comparison import (
     Compaction,
@@ -112,7 +113,8 @@ def verify(
             _foreign_check(piece, known[piece.pair.source].unusable_reason) for piece in foreign
         ]
         with long_step("sampled ranges compared", len(pieces)) as advance:
-            for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
+            usable = [p for p in pieces if not known[p.pair.source].unusable_reason]
+            for batch in divide_work(usable, lambda piece: piece.count, _OFFSETS_AT_ONCE):
                 advance(len(ranges))
                 ranges += _range_checks(batch, left, right, compacted[1], records, until)
     checks = [
@@ -214,19 +216,6 @@ def sample_ranges(
         )
         pieces.append(RangeSample(pair, min(PIECE_RECORDS, int(columns.count[row]) - skip)))
     return pieces
-
-
-def _batches(pieces: Sequence[RangeSample]) -> Iterator[list[RangeSample]]:
-    batch: list[RangeSample] = []
-    size = 0
-    for piece in pieces:
-        if batch and size + piece.count > _OFFSETS_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-        batch.append(piece)
-        size += piece.count
-    if batch:
-        yield batch
 
 
 def _range_checks(
