@@ -85,10 +85,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         _refuse_moved(snapshot, options)
         _check_choices(snapshot, chosen, options)
     stopped = options.conflicts == "fail" and bool(_conflicts(snapshot, chosen))
-    rows = [
-        _row(snapshot, group, translation, options, stopped=stopped)
-        for group, translation in chosen
-    ]
+    rows = [_RowPlanner(snapshot, options, *row, stopped).plan() for row in chosen]
     places = {(row.topic, row.partition) for row in rows}
     return Plan(
         pipeline=snapshot.pipeline,
@@ -128,7 +125,7 @@ def set_row(
                 log = snapshot.logs.get(translation.target)
                 chosen_offset(value, translation.offset, log)
             chosen = replace(options, choices={key: value})
-            return _row(snapshot, translated, translation, chosen, stopped=stopped)
+            return _RowPlanner(snapshot, chosen, translated, translation, stopped).plan()
     raise ValueError("the plan has no such row")
 
 
@@ -198,62 +195,139 @@ def _conflicts(
     return {source: names for source in sorted(partitions) if (names := known.get(source))}
 
 
-def _row(
-    snapshot: Snapshot,
-    group: TranslatedGroup,
-    translation: Translation,
-    options: PlanOptions,
-    *,
-    stopped: bool,
-) -> PlanRow:
-    current = group.target_offset(translation.target)
-    prefix = options.guard_prefix
-    present = None
-    if current is not None:
-        known = snapshot.written.get(group.group)
-        present = find_ours(known, translation.target, current.offset, current.metadata, prefix)
-    topic, partition = translation.target
-    row = PlanRow(
-        group=group.group,
-        topic=topic,
-        partition=partition,
-        source=source_text(group, translation),
-        state_source=group.source.state,
-        state_target=_state(group.target),
-        current=current.offset if current else None,
-        proposed=translation.offset,
-        basis=translation.basis,
-        reread=translation.reread,
-        skipped=translation.skipped,
-        action=Action.BLOCKED,
-        reason=_reason(snapshot, group, translation),
-        version=_mapping_version(snapshot.replicas, translation),
-        metadata=_metadata(group.source, translation, prefix),
-    )
-    value = options.choices.get(row.key)
-    earlier = remembered_choice(snapshot, group, translation)
-    if earlier is not None and value is None and options.keeps_choices:
-        return _stays(row, earlier, snapshot, group, translation)
-    if value is None and (recorded := recorded_choice(snapshot, row)) is not None:
-        before = _before(recorded, is_over=earlier is None)
-        row = replace(row, reason="; ".join(filter(None, (before, row.reason))))
-    if value is not None:
-        row = _chosen(row, value, snapshot, group, translation, options.made_by)
-    if row.action is Action.LEAVE_OUT:
-        return row
-    refused = _refusal(snapshot, group, translation, options, stopped=stopped)
-    if refused:
-        return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
-    if options.own_only and present is None and _further(row):
-        return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
-    return decide_action(
-        row,
-        options.rewind if value is None else Rewind.FOLLOW,
-        present,
-        guarded=options.guarded,
-        metadata=current.metadata if current is not None else None,
-        longest=snapshot.longest_metadata,
-    )
+@dataclass(frozen=True, slots=True)
+class _RowPlanner:
+    """Decides what to commit for one group on one target partition.
+
+    ``is_stopped``: nothing is written, as several pipelines map what others of the rows are about.
+    """
+
+    snapshot: Snapshot
+    options: PlanOptions
+    group: TranslatedGroup
+    translation: Translation
+    is_stopped: bool
+
+    def plan(self) -> PlanRow:
+        """Return the row."""
+        snapshot, options = self.snapshot, self.options
+        group, translation = self.group, self.translation
+        current = group.target_offset(translation.target)
+        present = None
+        if current is not None:
+            known = snapshot.written.get(group.group)
+            at, prefix = translation.target, options.guard_prefix
+            present = find_ours(known, at, current.offset, current.metadata, prefix)
+        topic, partition = translation.target
+        row = PlanRow(
+            group=group.group,
+            topic=topic,
+            partition=partition,
+            source=source_text(group, translation),
+            state_source=group.source.state,
+            state_target=_state(group.target),
+            current=current.offset if current else None,
+            proposed=translation.offset,
+            basis=translation.basis,
+            reread=translation.reread,
+            skipped=translation.skipped,
+            action=Action.BLOCKED,
+            reason=self._reason(),
+            version=_mapping_version(snapshot.replicas, translation),
+            metadata=self._metadata(),
+        )
+        value = options.choices.get(row.key)
+        earlier = remembered_choice(snapshot, group, translation)
+        if earlier is not None and value is None and options.keeps_choices:
+            return self._stay(row, earlier)
+        if value is None and (recorded := recorded_choice(snapshot, row)) is not None:
+            before = _before(recorded, is_over=earlier is None)
+            row = replace(row, reason="; ".join(filter(None, (before, row.reason))))
+        if value is not None:
+            row = self._choose(row, value)
+        if row.action is Action.LEAVE_OUT:
+            return row
+        refused = self._refusal()
+        if refused:
+            return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
+        if options.own_only and present is None and _further(row):
+            return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
+        return decide_action(
+            row,
+            options.rewind if value is None else Rewind.FOLLOW,
+            present,
+            guarded=options.guarded,
+            metadata=current.metadata if current is not None else None,
+            longest=snapshot.longest_metadata,
+        )
+
+    def _stay(self, row: PlanRow, choice: Choice) -> PlanRow:
+        """Return a row that stays where an operator chose before."""
+        effect = standing_at(self.snapshot, self.group, self.translation, row.current)
+        return replace(
+            row,
+            proposed=row.current,
+            basis=Basis.CHOSEN,
+            reread=effect.reread,
+            skipped=effect.skipped,
+            action=Action.LEAVE_OUT if row.current is None else Action.KEEP,
+            reason=choice.text,
+            choice=choice,
+        )
+
+    def _choose(self, row: PlanRow, value: RowValue) -> PlanRow:
+        """Return a row as it is set, with its effect counted again; its action is not decided."""
+        snapshot, by = self.snapshot, self.options.made_by
+        leaves_out = value.kind is ValueKind.LEAVE_OUT
+        log = snapshot.logs.get(self.translation.target)
+        offset = None if leaves_out else chosen_offset(value, row.proposed, log)
+        stays_at = row.current if leaves_out else offset
+        effect = standing_at(snapshot, self.group, self.translation, stays_at)
+        instead = f"{row.proposed:,} ({row.basis})" if row.proposed is not None else "no offset"
+        what = "left out" if leaves_out else f"chosen: {value.text}"
+        reason = f"{what}, by {by}; translated: {instead}"
+        return replace(
+            row,
+            proposed=offset,
+            basis=Basis.CHOSEN,
+            reread=effect.reread,
+            skipped=effect.skipped,
+            action=Action.LEAVE_OUT if leaves_out else row.action,
+            reason="; ".join(part for part in (reason, row.reason) if part),
+            choice=Choice(by, value.text, row.source, round(snapshot.taken_at * 1000)),
+        )
+
+    def _reason(self) -> str:
+        snapshot, source = self.snapshot, self.group.source
+        parts = [with_conflicting_pipelines(snapshot, self.translation)]
+        if snapshot.source_down:
+            age = duration(snapshot.taken_at - (source.seen_at or snapshot.commits_at))
+            parts.append(f"the source's commits are {age} old")
+        elif not source.empty:
+            parts.append(_ACTIVE)
+        return "; ".join(part for part in parts if part)
+
+    def _refusal(self) -> str:
+        target, known = self.group.target, self.snapshot.conflicting_pipelines
+        if target.error:
+            return f"on the target: {target.error}"
+        if why := target.unsettled.get(self.translation.target):
+            return f"on the target: {why}"
+        rivals = any(known.get(source) for source in self.translation.sources)
+        if self.is_stopped and not rivals:
+            return _OTHERS_STOPPED
+        if self.options.conflicts != "ignore" and rivals:
+            return f"{_ON_CONFLICT} is {self.options.conflicts}"
+        return ""
+
+    def _metadata(self) -> str:
+        """Return the application's own metadata, from the first source partition that has any."""
+        for at in self.translation.sources:
+            committed = self.group.source.offsets[at.topic, at.partition]
+            own = split_guard(self.options.guard_prefix, committed.metadata)[1]
+            if own:
+                return own
+        return ""
 
 
 def _check_choices(
@@ -295,55 +369,6 @@ def _before(choice: Choice, *, is_over: bool) -> str:
     )
 
 
-def _stays(
-    row: PlanRow,
-    choice: Choice,
-    snapshot: Snapshot,
-    group: TranslatedGroup,
-    translation: Translation,
-) -> PlanRow:
-    """Return a row that stays where an operator chose before."""
-    effect = standing_at(snapshot, group, translation, row.current)
-    return replace(
-        row,
-        proposed=row.current,
-        basis=Basis.CHOSEN,
-        reread=effect.reread,
-        skipped=effect.skipped,
-        action=Action.LEAVE_OUT if row.current is None else Action.KEEP,
-        reason=choice.text,
-        choice=choice,
-    )
-
-
-def _chosen(
-    row: PlanRow,
-    value: RowValue,
-    snapshot: Snapshot,
-    group: TranslatedGroup,
-    translation: Translation,
-    by: str,
-) -> PlanRow:
-    """Return a row as it was chosen, with its effect counted again; its action is not decided."""
-    leaves_out = value.kind is ValueKind.LEAVE_OUT
-    log = snapshot.logs.get(translation.target)
-    offset = None if leaves_out else chosen_offset(value, row.proposed, log)
-    effect = standing_at(snapshot, group, translation, row.current if leaves_out else offset)
-    instead = f"{row.proposed:,} ({row.basis})" if row.proposed is not None else "no offset"
-    what = "left out" if leaves_out else f"chosen: {value.text}"
-    reason = f"{what}, by {by}; translated: {instead}"
-    return replace(
-        row,
-        proposed=offset,
-        basis=Basis.CHOSEN,
-        reread=effect.reread,
-        skipped=effect.skipped,
-        action=Action.LEAVE_OUT if leaves_out else row.action,
-        reason="; ".join(part for part in (reason, row.reason) if part),
-        choice=Choice(by, value.text, row.source, round(snapshot.taken_at * 1000)),
-    )
-
-
 def _further(row: PlanRow) -> bool:
     return row.current is not None and row.proposed is not None and row.current > row.proposed
 
@@ -353,46 +378,6 @@ def _state(view: GroupView) -> str:
     if view.members and view.state in EMPTY_STATES:
         return f"{view.state or 'Unknown'} with {counted(view.members, 'member')}"
     return view.state
-
-
-def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
-    parts = [with_conflicting_pipelines(snapshot, translation)]
-    if snapshot.source_down:
-        seen_at = group.source.seen_at or snapshot.commits_at
-        age = duration(snapshot.taken_at - seen_at)
-        parts.append(f"the source's commits are {age} old")
-    elif not group.source.empty:
-        parts.append(_ACTIVE)
-    return "; ".join(part for part in parts if part)
-
-
-def _refusal(
-    snapshot: Snapshot,
-    group: TranslatedGroup,
-    translation: Translation,
-    options: PlanOptions,
-    *,
-    stopped: bool,
-) -> str:
-    if group.target.error:
-        return f"on the target: {group.target.error}"
-    if why := group.target.unsettled.get(translation.target):
-        return f"on the target: {why}"
-    rivals = any(snapshot.conflicting_pipelines.get(s) for s in translation.sources)
-    if stopped and not rivals:
-        return _OTHERS_STOPPED
-    if options.conflicts != "ignore" and rivals:
-        return f"{_ON_CONFLICT} is {options.conflicts}"
-    return ""
-
-
-def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
-    """Return the application's own metadata, from the first source partition that has any."""
-    for partition in translation.sources:
-        own = split_guard(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
-        if own:
-            return own
-    return ""
 
 
 def _mapping_version(
