@@ -102,11 +102,12 @@ def verify(
     pairs = sorted({row.pair for row in rows})
     judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), records, both_ways)
     with ContentReader(source) as left, ContentReader(target) as right:
+        reader = _Reader(left, right, records, compacted[1], until)
         verdicts: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
         with long_step("next records of groups compared", len(pairs)) as advance:
             for some in _in_turn(pairs):
                 advance(len(verdicts))
-                verdicts |= _next_checks(some, left, right, judge, records, until)
+                verdicts |= reader.compare_next(some, judge)
         pieces = sample_ranges(known, sample, seed)
         foreign = [p for p in pieces if known[p.pair.source].unusable_reason]
         ranges = [
@@ -116,7 +117,7 @@ def verify(
             usable = [p for p in pieces if not known[p.pair.source].unusable_reason]
             for batch in divide_work(usable, lambda piece: piece.count, _OFFSETS_AT_ONCE):
                 advance(len(ranges))
-                ranges += _range_checks(batch, left, right, compacted[1], records, until)
+                ranges += reader.compare_ranges(batch)
     checks = [
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, verdicts[row.pair]) for row in rows)
@@ -146,39 +147,12 @@ def _in_turn(pairs: Sequence[PositionPair]) -> Iterator[list[PositionPair]]:
         yield [pair for _, pair in ordered[at : at + _POSITIONS_AT_ONCE]]
 
 
-def _next_checks(
-    pairs: Sequence[PositionPair],
-    source: ContentReader,
-    target: ContentReader,
-    judge: RecordComparator,
-    records: RecordComparison,
-    until: float,
-) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
-    on_target = target.next_records({_target_at(pair) for pair in pairs}, _remaining_s(until))
-    on_source = source.next_records({_source_at(pair) for pair in pairs}, _remaining_s(until))
-    verdicts = {}
-    for pair in pairs:
-        one, other = on_source[_source_at(pair)], on_target[_target_at(pair)]
-        verdict = judge.judge(pair, one, other, target.bounds)
-        topic = pair.source.topic
-        verdicts[pair] = verdict, (_hash(topic, one, records), _hash(topic, other, records))
-    return verdicts
-
-
 def _source_at(pair: PositionPair) -> Where:
     return pair.source.topic, pair.source.partition, pair.source_offset
 
 
 def _target_at(pair: PositionPair) -> Where:
     return (*pair.target, pair.target_offset)
-
-
-def _hash(topic: str, answer: Answer, records: RecordComparison) -> str:
-    return records.digest(topic, answer) if isinstance(answer, KafkaRecord) else ""
-
-
-def _remaining_s(until: float) -> float:
-    return max(0.0, until - monotonic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,26 +192,6 @@ def sample_ranges(
     return pieces
 
 
-def _range_checks(
-    pieces: Sequence[RangeSample],
-    source: ContentReader,
-    target: ContentReader,
-    compacted: Compaction,
-    records: RecordComparison,
-    until: float,
-) -> list[ContentCheck]:
-    on_target = target.stretches(
-        [(_target_at(p.pair), p.count) for p in pieces], _remaining_s(until)
-    )
-    on_source = source.stretches(
-        [(_source_at(p.pair), p.count) for p in pieces], _remaining_s(until)
-    )
-    return [
-        _range_check(piece, one, other, compacted, records)
-        for piece, one, other in zip(pieces, on_source, on_target, strict=True)
-    ]
-
-
 def _foreign_check(piece: RangeSample, why: str) -> ContentCheck:
     totals = VerificationTotals(could_not_check=piece.count)
     unclear = ComparisonOutcome.COULD_NOT_CHECK
@@ -246,64 +200,96 @@ def _foreign_check(piece: RangeSample, why: str) -> ContentCheck:
     )
 
 
-def _range_check(
-    piece: RangeSample,
-    source: RecordRange,
-    target: RecordRange,
-    compacted: Compaction,
-    records: RecordComparison,
-) -> ContentCheck:
-    different: list[str] = []
-    unchecked: Counter[str] = Counter()
-    for step in range(piece.count):
-        verdict = _one(source, target, step, piece.pair, compacted, records)
-        if verdict.outcome is ComparisonOutcome.DIFFERENT:
-            different.append(f"source offset {source.first + step}: {verdict.why}")
-        elif verdict.outcome is ComparisonOutcome.COULD_NOT_CHECK:
-            unchecked[verdict.why] += 1
-    same = piece.count - len(different) - unchecked.total()
-    outcome = ComparisonOutcome.SAME if same else ComparisonOutcome.COULD_NOT_CHECK
-    said = different[:_EXAMPLES]
-    if len(different) > _EXAMPLES:
-        said.append(f"{len(different) - _EXAMPLES:,} more differ")
-    said += [f"{count:,} could not be checked: {why}" for why, count in unchecked.most_common()]
-    return ContentCheck(
-        "",
-        piece.pair,
-        piece.count,
-        ComparisonOutcome.DIFFERENT if different else outcome,
-        "; ".join(said),
-        records=VerificationTotals(same, len(different), unchecked.total()),
-        unchecked=tuple(unchecked.items()),
-    )
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads records of both clusters until a time, and compares them.
 
+    ``compacted`` is which topics of the target may be compacted.
+    """
 
-def _one(
-    source: RecordRange,
-    target: RecordRange,
-    step: int,
-    pair: PositionPair,
-    compacted: Compaction,
-    records: RecordComparison,
-) -> Comparison:
-    """Compare one record of a mapped range with its copy."""
-    source_offset, target_offset = source.first + step, target.first + step
-    copy, original = target.records.get(target_offset), source.records.get(source_offset)
-    if copy is None:
-        why = target.absence(target_offset)
-        # The mapping is committed with its record: without compaction the record must exist.
-        lost = why is AbsenceReason.BEYOND or (
-            why is AbsenceReason.NONE and not compacted.may(pair.target[0])
+    source: ContentReader
+    target: ContentReader
+    records: RecordComparison
+    compacted: Compaction
+    until: float
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self.until - monotonic())
+
+    def compare_next(
+        self, pairs: Sequence[PositionPair], judge: RecordComparator
+    ) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
+        """Return what the next records of positions are, with their digests."""
+        on_target = self.target.next_records({_target_at(pair) for pair in pairs}, self._left_s)
+        on_source = self.source.next_records({_source_at(pair) for pair in pairs}, self._left_s)
+        verdicts = {}
+        for pair in pairs:
+            one, other = on_source[_source_at(pair)], on_target[_target_at(pair)]
+            verdict = judge.judge(pair, one, other, self.target.bounds)
+            topic = pair.source.topic
+            verdicts[pair] = verdict, (self._digest(topic, one), self._digest(topic, other))
+        return verdicts
+
+    def _digest(self, topic: str, answer: Answer) -> str:
+        return self.records.digest(topic, answer) if isinstance(answer, KafkaRecord) else ""
+
+    def compare_ranges(self, pieces: Sequence[RangeSample]) -> list[ContentCheck]:
+        """Return what the records of sampled ranges are."""
+        places = [(_target_at(piece.pair), piece.count) for piece in pieces]
+        on_target = self.target.stretches(places, self._left_s)
+        places = [(_source_at(piece.pair), piece.count) for piece in pieces]
+        on_source = self.source.stretches(places, self._left_s)
+        return [self._check_range(*one) for one in zip(pieces, on_source, on_target, strict=True)]
+
+    def _check_range(
+        self, piece: RangeSample, source: RecordRange, target: RecordRange
+    ) -> ContentCheck:
+        different: list[str] = []
+        unchecked: Counter[str] = Counter()
+        for step in range(piece.count):
+            verdict = self._compare_one(piece.pair, source, target, step)
+            if verdict.outcome is ComparisonOutcome.DIFFERENT:
+                different.append(f"source offset {source.first + step}: {verdict.why}")
+            elif verdict.outcome is ComparisonOutcome.COULD_NOT_CHECK:
+                unchecked[verdict.why] += 1
+        same = piece.count - len(different) - unchecked.total()
+        outcome = ComparisonOutcome.SAME if same else ComparisonOutcome.COULD_NOT_CHECK
+        said = different[:_EXAMPLES]
+        if len(different) > _EXAMPLES:
+            said.append(f"{len(different) - _EXAMPLES:,} more differ")
+        said += [f"{count:,} could not be checked: {why}" for why, count in unchecked.most_common()]
+        return ContentCheck(
+            "",
+            piece.pair,
+            piece.count,
+            ComparisonOutcome.DIFFERENT if different else outcome,
+            "; ".join(said),
+            records=VerificationTotals(same, len(different), unchecked.total()),
+            unchecked=tuple(unchecked.items()),
         )
-        if lost:
-            return Comparison(
-                ComparisonOutcome.DIFFERENT, f"on the target, at {target_offset}: {why}"
+
+    def _compare_one(
+        self, pair: PositionPair, source: RecordRange, target: RecordRange, step: int
+    ) -> Comparison:
+        """Compare one record of a mapped range with its copy."""
+        source_offset, target_offset = source.first + step, target.first + step
+        copy, original = target.records.get(target_offset), source.records.get(source_offset)
+        if copy is None:
+            why = target.absence(target_offset)
+            # The mapping is committed with its record: without compaction the record must exist.
+            lost = why is AbsenceReason.BEYOND or (
+                why is AbsenceReason.NONE and not self.compacted.may(pair.target[0])
             )
-        return Comparison(ComparisonOutcome.COULD_NOT_CHECK, _reason("target", why, target.unread))
-    if original is None:
-        why = source.absence(source_offset)
-        return Comparison(ComparisonOutcome.COULD_NOT_CHECK, _reason("source", why, source.unread))
-    return records.compare(pair.source.topic, original, copy)
+            if lost:
+                said = f"on the target, at {target_offset}: {why}"
+                return Comparison(ComparisonOutcome.DIFFERENT, said)
+            said = _reason("target", why, target.unread)
+            return Comparison(ComparisonOutcome.COULD_NOT_CHECK, said)
+        if original is None:
+            said = _reason("source", source.absence(source_offset), source.unread)
+            return Comparison(ComparisonOutcome.COULD_NOT_CHECK, said)
+        return self.records.compare(pair.source.topic, original, copy)
 
 
 def _reason(side: str, why: AbsenceReason, unread: str) -> str:
