@@ -101,9 +101,15 @@ def list_kept_commits(
 ) -> dict[SourcePartition, set[int]]:
     """Return the offsets that the source's chosen groups had committed when they were last seen."""
     known = read_known_commits(snapshots, pair.source, [pair])
+    groups = known.groups if known else {}
+    return collect_commits(group for name, group in groups.items() if chosen(name))
+
+
+def collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
+    """Return all offsets that groups have committed."""
     commits: dict[SourcePartition, set[int]] = {}
-    for name, group in known.groups.items() if known else ():
-        for where, commit in group.offsets.items() if chosen(name) else ():
+    for view in groups:
+        for where, commit in view.offsets.items():
             if commit.offset >= 0:
                 commits.setdefault(SourcePartition(*where), set()).add(commit.offset)
     return commits

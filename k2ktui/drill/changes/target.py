@@ -117,8 +117,8 @@ def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite]
     problems = []
     for write in written:
         view = views.get(write.group)
-        now = view.offsets.get((write.topic, write.partition)) if view else None
-        offset = now.offset if now is not None and now.offset >= 0 else None
+        now = view.committed(write.at) if view else None
+        offset = None if now is None else now.offset
         if offset == write.after and write.after != write.before:
             left.append(write)
         elif offset != write.before:

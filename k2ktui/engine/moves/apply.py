@@ -75,7 +75,7 @@ def make_writes(
     for row in rows:
         if not (row.changes or row.stays_as_chosen):
             continue
-        present = _committed(target.get(row.group, ABSENT), row.topic, row.partition)
+        present = target.get(row.group, ABSENT).committed((row.topic, row.partition))
         version = _version(written.get(row.group), (row.topic, row.partition), present, prefix)
         stays = present.offset if present else None, present.metadata if present else ""
         after, metadata = (row.proposed, row.metadata) if row.changes else stays
@@ -93,11 +93,6 @@ def make_writes(
             )
         )
     return writes
-
-
-def _committed(view: GroupView, topic: str, partition: int) -> CommittedOffset | None:
-    commit = view.offsets.get((topic, partition))
-    return commit if commit is not None and commit.offset >= 0 else None
 
 
 def _version(
@@ -132,7 +127,7 @@ def find_taken(
     """
     taken: dict[tuple[str, str, int], str] = {}
     for row in rows:
-        commit = _committed(target.get(row.group, ABSENT), row.topic, row.partition)
+        commit = target.get(row.group, ABSENT).committed((row.topic, row.partition))
         at = row.topic, row.partition
         version = _version(written.get(row.group), at, commit, prefix)
         further = row.current is not None and (row.proposed or 0) < row.current
@@ -149,7 +144,7 @@ def find_changed_metadata(
     """Return the writes whose offset is as before, with metadata that another has committed."""
     changed: dict[tuple[str, str, int], str] = {}
     for write in writes:
-        commit = _committed(target.get(write.group, ABSENT), write.topic, write.partition)
+        commit = target.get(write.group, ABSENT).committed(write.at)
         if commit is None:
             continue
         now = split_guard(prefix, commit.metadata)[1]
@@ -171,8 +166,8 @@ def find_conflicts(
     conflicts: dict[tuple[str, str, int], str] = {}
     for (group, topic, partition), offset in expected.items():
         view = target.get(group, ABSENT)
-        current = view.offsets.get((topic, partition))
-        now = current.offset if current is not None and current.offset >= 0 else None
+        current = view.committed((topic, partition))
+        now = None if current is None else current.offset
         if unread := view.unread((topic, partition)):
             conflicts[group, topic, partition] = unread
         elif not view.empty:
@@ -211,7 +206,7 @@ def _judge_write(write: OffsetWrite, refused: str, view: GroupView | None) -> Wr
     unread = "the offset could not be read back" if view is None else view.unread(write.at)
     if view is None or unread:
         return WriteResult(write, WriteOutcome.UNKNOWN, unread)
-    commit = _committed(view, write.topic, write.partition)
+    commit = view.committed(write.at)
     now = commit.offset if commit is not None else None
     if now != write.after:
         return WriteResult(
@@ -236,7 +231,7 @@ def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
     """
     if unread := view.unread(write.at):
         return WriteResult(write, WriteOutcome.UNKNOWN, unread)
-    commit = _committed(view, write.topic, write.partition)
+    commit = view.committed(write.at)
     now = commit.offset if commit is not None else None
     if write.before == write.after == now and commit is not None:
         # Only the metadata was to change.

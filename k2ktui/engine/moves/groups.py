@@ -61,6 +61,11 @@ class GroupView:
         """Whether the group has no active members."""
         return self.state in EMPTY_STATES and not self.members
 
+    def committed(self, at: Partition) -> CommittedOffset | None:
+        """Return the committed offset of a partition; None if there is none."""
+        commit = self.offsets.get(at)
+        return commit if commit is not None and commit.offset >= 0 else None
+
     def unread(self, at: Partition) -> str:
         """Return why the committed offset of a partition is unknown; "" if it is known."""
         return self.error or self.unsettled.get(at, "")
@@ -281,11 +286,6 @@ class TranslatedGroup:
     translations: tuple[Translation, ...]
     unplaced: tuple[SourcePartition, ...]
 
-    def target_offset(self, target: TargetPartition) -> CommittedOffset | None:
-        """Return the committed offset on a target partition, None if there is none."""
-        commit = self.target.offsets.get(target)
-        return commit if commit is not None and commit.offset >= 0 else None
-
 
 def translate_groups(snapshot: Snapshot, *, later: bool = False) -> list[TranslatedGroup]:
     """Translate every group of a snapshot, sorted by name; ``later``: those that had moved."""
@@ -358,7 +358,7 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
 
 
 def _standing(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> Standing:
-    current = group.target_offset(translation.target)
+    current = group.target.committed(translation.target)
     return standing_at(snapshot, group, translation, current.offset if current else None)
 
 
@@ -372,7 +372,7 @@ def remembered_choice(
     snapshot: Snapshot, group: TranslatedGroup, translation: Translation
 ) -> Choice | None:
     """Return what an operator chose for a row, if its source commits are as they were then."""
-    current = group.target_offset(translation.target)
+    current = group.target.committed(translation.target)
     return choice_in_force(
         snapshot.written.get(group.group),
         translation.target,
@@ -398,7 +398,7 @@ def standing_at(
 def _rows_of(
     snapshot: Snapshot, group: TranslatedGroup, translation: Translation, later: Standing | None
 ) -> Iterable[GroupRow]:
-    current = group.target_offset(translation.target)
+    current = group.target.committed(translation.target)
     topic, partition = translation.target
     before = _standing(snapshot, group, translation)
     now = before if later is None else in_both(before, later)

@@ -212,7 +212,7 @@ class _RowPlanner:
         """Return the row."""
         snapshot, options = self.snapshot, self.options
         group, translation = self.group, self.translation
-        current = group.target_offset(translation.target)
+        current = group.target.committed(translation.target)
         present = None
         if current is not None:
             known = snapshot.written.get(group.group)

@@ -13,7 +13,7 @@ from typing import Literal
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.choice import Choice, RowValue, ValueKind, chosen_offset
-from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.pins import pin_logs
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.records.mapping_version import MappingVersion
@@ -93,8 +93,8 @@ def plan_reset(reset: Reset, state: ClusterState, made_by: str, valid_s: float) 
 def _row(
     reset: Reset, state: ClusterState, at: TargetPartition, value: RowValue, made_by: str
 ) -> PlanRow:
-    committed = state.view.offsets.get(at, CommittedOffset(-1))
-    current = committed.offset if committed.offset >= 0 else None
+    committed = state.view.committed(at)
+    current = None if committed is None else committed.offset
     leaves_out = value.kind is ValueKind.LEAVE_OUT
     log = state.logs.get(at)
     offset = current if leaves_out else chosen_offset(value, current, log, state.side)

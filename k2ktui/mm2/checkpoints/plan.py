@@ -118,8 +118,8 @@ class ClusterObservation:
         """Return the group's committed offset on the source, or the checkpoint's if none."""
         source = self.source_partition(checkpoint.at)
         view = self.source.get(checkpoint.at.group, ABSENT)
-        now = view.offsets.get((source.topic, source.partition))
-        return now.offset if now is not None and now.offset >= 0 else checkpoint.upstream
+        now = view.committed((source.topic, source.partition))
+        return checkpoint.upstream if now is None else now.offset
 
 
 def make_plan(
@@ -162,7 +162,7 @@ def _row(
     at = checkpoint.at
     source = seen.source_partition(at)
     target_group = seen.target.get(at.group, ABSENT)
-    now = target_group.offsets.get((at.topic, at.partition))
+    now = target_group.committed((at.topic, at.partition))
     compared = seen.nexts.get(at, _NOT_COMPARED)
     basis, reread, skipped, reason = _judge_checkpoint(checkpoint, seen.log_of(at), compared)
     offset = seen.source_offset(checkpoint)
@@ -176,7 +176,7 @@ def _row(
         source=f"{source}@{offset}",
         state_source=seen.source.get(at.group, ABSENT).state,
         state_target=_state(target_group),
-        current=now.offset if now is not None and now.offset >= 0 else None,
+        current=None if now is None else now.offset,
         proposed=None if basis is None else checkpoint.downstream,
         basis=basis or Basis.UNMAPPED,
         reread=reread,

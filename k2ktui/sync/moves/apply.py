@@ -501,8 +501,8 @@ def _number(written: WrittenCommits | None) -> int:
 
 
 def _committed(view: GroupView, write: OffsetWrite) -> Commit | None:
-    commit = view.offsets.get(write.at)
-    return (commit.offset, commit.metadata) if commit is not None and commit.offset >= 0 else None
+    commit = view.committed(write.at)
+    return None if commit is None else (commit.offset, commit.metadata)
 
 
 def _changed_error(moved: Mapping[WriteKey, str], hint: str) -> OffsetsChanged:

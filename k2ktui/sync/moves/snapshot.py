@@ -38,7 +38,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.unreachable import OtherCluster
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
-from k2ktui.sync.commit_snapshots import list_kept_commits, read_known_commits
+from k2ktui.sync.commit_snapshots import collect_commits, list_kept_commits, read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
 from k2ktui.sync.mapping.source import NO_TARGET_COMMITS, Commits, CopierState, Copies
@@ -170,7 +170,7 @@ class SnapshotReader:
         lowest_commits = _lowest_commits(source.groups, target_groups, replicated)
         for target, offset in compare.items():
             lowest_commits[target] = min(offset, lowest_commits.get(target, offset))
-        commits = _collect_commits([*source.groups.values(), *later.values()])
+        commits = collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
         highest_commits = _highest_commits(target_groups)
@@ -194,7 +194,7 @@ class SnapshotReader:
             written=written,
             longest_metadata=self._longest_metadata(source.groups),
             moved=copies.copier.find_moved(),
-            mappings_expire_at=self.mappings.expires_at(_collect_commits(source.groups.values())),
+            mappings_expire_at=self.mappings.expires_at(collect_commits(source.groups.values())),
             unmapped=copies.unmapped,
             notes=(
                 *([unread] if unread else []),
@@ -466,16 +466,6 @@ class SnapshotReader:
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in known_commits.groups.items() if chosen.matches(name)}
         return replace(known_commits, groups=groups)
-
-
-def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
-    """Return all offsets that groups have committed."""
-    commits: dict[SourcePartition, set[int]] = {}
-    for view in groups:
-        for where, commit in view.offsets.items():
-            if commit.offset >= 0:
-                commits.setdefault(SourcePartition(*where), set()).add(commit.offset)
-    return commits
 
 
 def _is_past(
