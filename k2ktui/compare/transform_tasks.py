@@ -26,8 +26,7 @@ from k2ktui.compare.transformed import TransformedBatch, TransformedRows
 from k2ktui.engine.compare.log_items import I64, Absent, AbsentKind, LogItem, LogItems
 from k2ktui.engine.compare.outcomes import add_digests
 from k2ktui.engine.compare.parts import ComparisonPart
-from k2ktui.engine.transforms.model import Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import Transform, plan_steps
 from k2ktui.errors import K2kError
 from k2ktui.log.batch import Batch, CorruptBatch
 from k2ktui.log.record import RecordPart, TimestampType, timestamp_type

@@ -46,8 +46,7 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.parity.acls import AclWrite
 from k2ktui.engine.parity.rules import ParityKind, ParityMode
 from k2ktui.engine.records.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
-from k2ktui.engine.schemas.ids import SchemaPart
-from k2ktui.engine.schemas.rule import OnUnknownSchema, SchemaRule
+from k2ktui.engine.schemas.ids import OnUnknownSchema, SchemaPart, SchemaRule
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import (
     KAFKA_INTERNAL_TOPICS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.ids import SchemaRule
 from k2ktui.log.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,

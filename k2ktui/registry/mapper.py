@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k2ktui.engine.schemas.ids import IN_PAYLOAD, SchemaId, SchemaPart
+from k2ktui.engine.schemas.ids import IN_PAYLOAD, OnUnknownSchema, SchemaId, SchemaPart
 from k2ktui.engine.schemas.model import is_same_schema, record_names
-from k2ktui.engine.schemas.rule import OnUnknownSchema
 from k2ktui.engine.schemas.subjects import SubjectNaming, TopicRule, is_of_other_part, map_subject
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.registry.client import RegistryClient

@@ -12,8 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig, SparkSettings
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.transforms.model import OnError, Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import OnError, Transform, plan_steps
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 Header = tuple[str, bytes | None]
@@ -34,6 +35,22 @@ class SchemaPart(StrEnum):
 
     KEY = "key"
     VALUE = "value"
+
+
+OnUnknownSchema = Literal["fail", "passthrough", "deadLetter"]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRule:
+    """Whose schema ids are replaced in the records of a topic.
+
+    Attributes:
+        parts: key, value or both.
+        on_unknown: what happens to a record with an id that has no counterpart on the target.
+    """
+
+    parts: tuple[SchemaPart, ...] = (SchemaPart.KEY, SchemaPart.VALUE)
+    on_unknown: OnUnknownSchema = "fail"
 
 
 class SchemaIdForm(StrEnum):

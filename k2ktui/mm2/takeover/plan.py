@@ -8,7 +8,7 @@ records on the target. The same comparison rebuilds the mapping of the span that
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,9 +26,9 @@ from k2ktui.mm2.flows.mirror_mappings import no_copies
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.policy import HEARTBEATS
 from k2ktui.mm2.flows.topics import Syncs, read_syncs
-from k2ktui.mm2.takeover.changes import change_notes
+from k2ktui.replication.copying.slot_task import CopyPath
 from k2ktui.replication.topics.naming import target_names
-from k2ktui.replication.topics.routing import APPEND_TIME
+from k2ktui.replication.topics.routing import APPEND_TIME, choose_path
 from k2ktui.replication.topics.target_settings import TIMESTAMP_TYPE
 from k2ktui.sync.log_bounds import available_bounds
 from k2ktui.sync.matching.records import Fingerprint, MatchResult, match_records
@@ -176,7 +176,7 @@ class TakeoverPlanner:
                 partitions.append(row)
         append_time = self._append_time_topics({row.target[0] for row in partitions})
         rows = self._compare_partitions(partitions, syncs, append_time)
-        notes += change_notes(self._config, (row.source.topic for row in rows), append_time)
+        notes += _note_changes(self._config, (row.source.topic for row in rows), append_time)
         return TakeoverPlan(self._config.name, str(self._flow), tuple(rows), tuple(notes))
 
     def _topics(self) -> tuple[dict[str, str], list[str]]:
@@ -411,3 +411,27 @@ def refuse_changed_target(plan: TakeoverPlan, ends: Mapping[TargetPartition, int
                 unchanged=NOTHING,
                 hint="Stop the process that writes there, then repeat the command.",
             )
+
+
+def _note_changes(
+    config: PipelineConfig, topics: Iterable[str], append_time: Collection[str]
+) -> list[str]:
+    """Return a note for each source topic whose records the pipeline changes.
+
+    Args:
+        config: the pipeline that takes over.
+        topics: source topics with copies on the target.
+        append_time: target topics with LogAppendTime.
+    """
+    notes = []
+    for topic in sorted(set(topics)):
+        (target,) = target_names(config, topic)
+        times = APPEND_TIME if target in append_time else ""
+        choice = choose_path(config, times, topic=topic)
+        if choice.path is CopyPath.RECORD:
+            notes.append(
+                f"{safe_text(topic)}: the target keeps the records before these positions as "
+                "MirrorMaker 2 copied them, and this pipeline changes those that follow: "
+                f"{choice.reason}"
+            )
+    return notes

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.schemas.ids import describe_schema_id
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.ids import SchemaRule, describe_schema_id
 from k2ktui.engine.transforms.dead_letters import describe_unknown_schema, schema_step
 from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.log.records import I64, U8, Records

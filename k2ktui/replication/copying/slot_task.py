@@ -11,8 +11,7 @@ from zlib import crc32
 from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.state import MappingRecord, Position, SourcePartition, mapping_key
-from k2ktui.engine.schemas.ids import SchemaPart
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.ids import SchemaPart, SchemaRule
 from k2ktui.engine.transforms.header_names import SAME_HEADERS, HeaderRules, OriginHeader
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.kafka.producer_id import Producer

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from k2ktui.engine.transforms.model import Encoding, Format, Routing, Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import Encoding, Format, Routing, Transform, plan_steps
 from k2ktui.errors import ConfigError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.transforms import rows

@@ -9,8 +9,7 @@ import numpy as np
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.dead_letters import describe_cause
-from k2ktui.engine.transforms.model import Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import Transform, plan_steps
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record_headers import change_headers

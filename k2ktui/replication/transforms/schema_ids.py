@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.ids import SchemaRule
 from k2ktui.errors import K2kError
 from k2ktui.kafka.wire.cluster import Loop
 from k2ktui.log.records import Records

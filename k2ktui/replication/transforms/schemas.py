@@ -11,8 +11,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.schemas.ids import SchemaId, SchemaIdForm, encode_schema_id
 from k2ktui.engine.schemas.model import AVRO, JSON, PROTOBUF, Schema, SchemaVersion, record_names
 from k2ktui.engine.schemas.subjects import TopicRule, map_subject
-from k2ktui.engine.transforms.model import WITH_SCHEMA, Format, SchemaSource, Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import WITH_SCHEMA, Format, SchemaSource, Transform, plan_steps
 from k2ktui.errors import ConfigError, NotInstalled, Refused, install_command
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import id_of_version

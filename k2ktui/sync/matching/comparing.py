@@ -11,10 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from k2ktui.engine.mapping.anchors import OffsetAnchor
 from k2ktui.log.content import KafkaRecord, RecordRange, compare_content, content_digest
-from k2ktui.sync.matching.neighbors import Neighbors
 
 # Number of neighboring records on each side of a pattern.
 NEIGHBOURS = 32
@@ -212,3 +212,50 @@ def found_once(
         return [_ALIKE]
     at = places[0] + read
     return [copy[at].offset if at < len(copy) else copy[-1].offset + 1]
+
+
+class Neighbors:
+    """Records of a source range and of a range of its copy, matched by content.
+
+    Only records that occur exactly once on each side are matched, and only if all matches are in
+    the same order on both. Compaction runs independently on each cluster, so records that are
+    adjacent on the source may be apart on the target.
+
+    Args:
+        original: records of the source, in order.
+        copy: records of the target, in order.
+    """
+
+    def __init__(self, original: Sequence[KafkaRecord], copy: Sequence[KafkaRecord]) -> None:
+        source_offsets, target_offsets = _singles(original), _singles(copy)
+        pairs = [
+            (source_offsets[one], target_offsets[one])
+            for one in source_offsets
+            if one in target_offsets
+        ]
+        if any(b <= a for (_, a), (_, b) in pairwise(pairs)):
+            pairs = []  # at least one match is wrong, so none is trusted
+        self._sources = [source for source, _ in pairs]
+        self._targets = [target for _, target in pairs]
+        self._copy = [record.offset for record in copy]
+
+    def find_target(self, offset: int) -> int | None:
+        """Return the target offset of the first record at or after a source offset, if proven.
+
+        It is proven if the last matched record before the offset and the first one at or after it
+        are adjacent on the target: no source record between them has a copy.
+        """
+        behind = bisect_left(self._sources, offset)
+        if not 0 < behind < len(self._sources):
+            return None
+        last, first = self._targets[behind - 1], self._targets[behind]
+        if bisect_left(self._copy, first) - bisect_left(self._copy, last) != 1:
+            return None
+        return first
+
+
+def _singles(records: Sequence[KafkaRecord]) -> dict[str, int]:
+    """Return the offset of each record whose content occurs exactly once, in order."""
+    digests = [(content_digest(record), record.offset) for record in records]
+    counts = Counter(digest for digest, _ in digests)
+    return {digest: offset for digest, offset in digests if counts[digest] == 1}

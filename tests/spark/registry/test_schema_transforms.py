@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.ids import SchemaRule
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.errors import K2kError

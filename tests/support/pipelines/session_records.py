@@ -6,7 +6,7 @@ from typing import Any
 
 from k2ktui.config.transforms import TransformRule
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import plan_steps
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark.session import SparkRuntime
 from k2ktui.replication.transforms.rows import join_records

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.engine.transforms.dead_letters import describe_cause
-from k2ktui.engine.transforms.model import Format, Routing, Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import Format, Routing, Transform, plan_steps
 
 
 def test_every_step_has_a_cause() -> None:

@@ -14,11 +14,11 @@ from k2ktui.engine.schemas.ids import (
     SchemaId,
     SchemaIdForm,
     SchemaPart,
+    SchemaRule,
     encode_schema_id,
     find_schema_ids,
     rewrite_schema_ids,
 )
-from k2ktui.engine.schemas.rule import SchemaRule
 from k2ktui.log.batch import HEADER_BYTES, Batch, CorruptBatch, split_batches, stamp_producer
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at

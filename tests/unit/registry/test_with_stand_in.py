@@ -12,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.schemas.ids import SchemaId, SchemaIdForm, SchemaPart, find_schema_ids
+from k2ktui.engine.schemas.ids import (
+    SchemaId,
+    SchemaIdForm,
+    SchemaPart,
+    SchemaRule,
+    find_schema_ids,
+)
 from k2ktui.engine.schemas.model import Schema
-from k2ktui.engine.schemas.rule import SchemaRule
 from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.errors import Refused

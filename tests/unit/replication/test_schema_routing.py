@@ -9,8 +9,14 @@ import pytest
 from kafka.partitioner.default import murmur2
 
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.engine.schemas.ids import SchemaId, SchemaIdForm, SchemaPart, encode_schema_id
-from k2ktui.engine.schemas.rule import OnUnknownSchema, SchemaRule
+from k2ktui.engine.schemas.ids import (
+    OnUnknownSchema,
+    SchemaId,
+    SchemaIdForm,
+    SchemaPart,
+    SchemaRule,
+    encode_schema_id,
+)
 from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.kafka.wire.cluster import Loop, Signal
 from k2ktui.log.batch import split_batches

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.engine.transforms.model import Format, Routing, Transform
-from k2ktui.engine.transforms.steps import plan_steps
+from k2ktui.engine.transforms.model import Format, Routing, Transform, plan_steps
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
 from k2ktui.log.record_columns import split_records
