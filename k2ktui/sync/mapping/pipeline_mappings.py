@@ -202,7 +202,8 @@ class PipelineMappings:
         why = "" if self._reads_opposite or at not in copier.two_way else _BOTH_DIRECTIONS
         if position.stopped:
             why = f"it is stopped: {safe_text(position.stopped)}"
-        return replace(self._store.replica(at), unusable_reason=why)
+        replica = self._store.replica(at)
+        return replace(replica, unusable_reason=why) if why else replica
 
     def _explain_none(
         self, copier: CopierState, replicas: Mapping[SourcePartition, Replica]

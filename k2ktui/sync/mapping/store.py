@@ -269,7 +269,7 @@ class MappingStore:
             if self._before_start(source, offset):
                 # Another program copied this part: the record before it determines the position.
                 needs.append(Wanted(source, None, offset))
-            for target, ranges in self.replica(source).target_ranges.items():
+            for target, ranges in self._tracks.get(source, _NO_MAPPINGS).target_ranges.items():
                 if len(feeds[target]) > 1:
                     first = self._first_landed(source, offset, ranges)
                     low[target] = min(first, low.get(target, first))

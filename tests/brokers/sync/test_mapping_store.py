@@ -114,7 +114,7 @@ WHOLE = Replica(None)
 def gaps(store: MappingStore) -> Replica:
     """What a copy's mapping lacks, without the rest of it."""
     copy = store.replica(AT)
-    return Replica(None, {}, copy.complete_from, holes=copy.holes, behind=copy.behind)
+    return replace(copy, position=None, target_ranges={}, mapped=0, held_from=0)
 
 
 def translated(store: MappingStore, offset: int) -> int:

@@ -279,6 +279,7 @@ def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic
     store.republish({A: 5})
     copy = store.replica(A)
     assert (copy.complete_from, copy.holes, copy.behind) == (None, ((5, held),), False)
+    assert copy.left_out_end == 0
 
 
 @pytest.mark.parametrize("committed", [100, 1_000])

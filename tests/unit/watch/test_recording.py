@@ -160,6 +160,18 @@ def test_what_every_recording_has_is_required(name: str) -> None:
         loads(json.dumps(value))
 
 
+@pytest.mark.parametrize("name", ["why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"])
+def test_what_every_row_of_a_partition_has_is_required(name: str) -> None:
+    """These fields have defaults, and a damaged table must not be read as one without gaps."""
+    value = json.loads(dumps(eventful()))
+    table = value["partitions"]
+    at = table["columns"].index(name)
+    for row in (table["columns"], *table["rows"]):
+        del row[at]
+    with pytest.raises(MalformedView, match=f"no field {name}"):
+        loads(json.dumps(value))
+
+
 def test_a_recording_in_which_rows_of_a_group_are_missing_is_refused() -> None:
     """Groups are rated by their rows: one without them would be in step."""
     value = json.loads(dumps(eventful()))
