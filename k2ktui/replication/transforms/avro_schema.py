@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+#: Has the logical type of a parsed schema, so that Avro's library reads and writes plain numbers.
+LOGICAL_TYPE = "__k2k_logical_type"
 _MEANINGFUL = (
     "decimal",
     "date",
@@ -32,15 +34,19 @@ class AvroSchema:
         return self.texts[-1]
 
 
-def parse_schema(schema: AvroSchema) -> Any:
-    """Return the schema for Avro's library, without logical types.
+def parse_schema(schema: AvroSchema, named: dict[str, Any] | None = None) -> Any:
+    """Return the schema for Avro's library, without logical types; types have their full names.
+
+    Args:
+        schema: the schema.
+        named: gets the definitions of named types.
 
     Raises:
         ValueError: it is not an Avro schema.
     """
     import fastavro
 
-    named: dict[str, Any] = {}
+    named = {} if named is None else named
     parsed: Any = None
     try:
         for text in schema.texts:
@@ -78,25 +84,17 @@ def _meanings(schema: AvroSchema) -> dict[str, tuple[str, int]]:
             for branch in part:
                 walk(branch, path, opened)
         elif isinstance(part, str):
-            name = part.rpartition(".")[2]
-            if name in named and name not in opened:
-                walk(named[name], path, opened)
+            if part in named and part not in opened:
+                walk(named[part], path, opened)
         elif isinstance(part, dict):
-            if part.get("logicalType") in _MEANINGFUL:
-                meanings[path] = part["logicalType"], part.get("scale", 0)
-            name = str(part.get("name", "")).rpartition(".")[2]
-            if "fields" in part:
-                named[name] = part
+            if part.get(LOGICAL_TYPE) in _MEANINGFUL:
+                meanings[path] = part[LOGICAL_TYPE], part.get("scale", 0)
             for field in part.get("fields", ()):
-                walk(field["type"], f"{path}.{field['name']}", (*opened, name))
+                walk(field["type"], f"{path}.{field['name']}", (*opened, part["name"]))
             walk(part.get("items"), f"{path}[]", opened)
             walk(part.get("values"), f"{path}{{}}", opened)
-            if not isinstance(part.get("type"), str):
-                walk(part.get("type"), path, opened)
 
-    for text in schema.texts:
-        meanings.clear()  # those of a type that another one refers to
-        walk(json.loads(text), "", ())
+    walk(parse_schema(schema, named), "", ())
     return meanings
 
 
@@ -106,9 +104,10 @@ def _without_logical(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     plain = {
-        key: _without_logical(value) if key in ("type", "items", "values") else value
+        LOGICAL_TYPE if key == "logicalType" else key: _without_logical(value)
+        if key in ("type", "items", "values")
+        else value
         for key, value in schema.items()
-        if key != "logicalType"
     }
     if isinstance(plain.get("fields"), list):
         plain["fields"] = [_without_logical(field) for field in plain["fields"]]

@@ -5,14 +5,13 @@ Avro's library reads and writes values without logical types; they are converted
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from k2ktui.replication.transforms.avro_schema import AvroSchema, parse_schema
+from k2ktui.replication.transforms.avro_schema import LOGICAL_TYPE, AvroSchema, parse_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,15 +120,10 @@ def make_type(schema: AvroSchema) -> AvroType:
         UnsupportedSchema: a part of it has no counterpart, with the name of its field.
         ValueError: it is not an Avro schema.
     """
-    parse_schema(schema)
-    builder = _Builder()
-    parsed = None
+    named: dict[str, Any] = {}
+    parsed = parse_schema(schema, named)
     try:
-        for text in schema.texts:
-            parsed = json.loads(text)
-            if text is not schema.text:
-                builder.collect(parsed, "")
-        made = builder.build(parsed, "", "")
+        made = _Builder(named).build(parsed, "")
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         # The library accepts some schemas that are incomplete.
         raise ValueError(f"it is not an Avro schema: {type(error).__name__} {error}") from error
@@ -142,72 +136,48 @@ def make_type(schema: AvroSchema) -> AvroType:
 
 @dataclass
 class _Builder:
-    """Builds types; ``named`` has the definitions, with their namespaces, by full name."""
+    """Builds types of a parsed schema; ``named`` has the definitions of its named types."""
 
-    named: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    named: Mapping[str, Any]
     opened: list[str] = field(default_factory=list)
 
-    def collect(self, schema: Any, namespace: str) -> None:
-        """Remember the named types of a schema."""
-        if isinstance(schema, list):
-            for branch in schema:
-                self.collect(branch, namespace)
-        if not isinstance(schema, dict):
-            return
-        if "name" in schema and schema.get("type") in ("record", "error", "enum", "fixed"):
-            name = _full_name(schema, namespace)
-            self.named[name] = (schema, namespace)
-            namespace = name.rpartition(".")[0]
-        if isinstance(schema.get("type"), dict | list):
-            self.collect(schema["type"], namespace)
-        for member in schema.get("fields", ()):
-            self.collect(member["type"], namespace)
-        for key in ("items", "values"):
-            if key in schema:
-                self.collect(schema[key], namespace)
-
-    def build(self, schema: Any, namespace: str, path: str) -> AvroType:
+    def build(self, schema: Any, path: str) -> AvroType:
         """Return the type of a schema; ``path`` is its field."""
         if isinstance(schema, list):
-            return self._union(schema, namespace, path)
+            return self._union(schema, path)
         if isinstance(schema, str):
-            if schema in _PRIMITIVES:
-                return _primitive({"type": schema}, path)
-            return self._named(schema, namespace, path)
-        kind = schema["type"]
-        if isinstance(kind, dict | list):
-            return self.build(kind, namespace, path)
-        if kind in ("record", "error"):
-            return self._record(schema, namespace, path)
-        if kind == "array":
-            return _array(self.build(schema["items"], namespace, f"{path}[]"), f"{path}[]")
-        if kind == "map":
-            return _map(self.build(schema["values"], namespace, f"{path}{{}}"), f"{path}{{}}")
-        if kind in ("enum", "fixed"):
-            self.named[_full_name(schema, namespace)] = (schema, namespace)
-            return _enum(schema, path) if kind == "enum" else _fixed(schema, path)
-        if kind in _PRIMITIVES:
-            return _primitive(schema, path)
-        return self._named(kind, namespace, path)
+            schema = self._named(schema, path)
+        match kind := schema["type"]:
+            case "null":
+                raise UnsupportedSchema(f"{_where(path)} is null alone")
+            case "record" | "error":
+                return self._record(schema, path)
+            case "array":
+                return _array(self.build(schema["items"], f"{path}[]"), f"{path}[]")
+            case "map":
+                return _map(self.build(schema["values"], f"{path}{{}}"), f"{path}{{}}")
+            case "enum":
+                return _enum(schema)
+            case "fixed":
+                return _fixed(schema, path)
+        return _primitive(kind, schema, path)
 
-    def _named(self, name: str, namespace: str, path: str) -> AvroType:
-        if name == "null":
-            raise UnsupportedSchema(f"{_where(path)} is null alone")
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        full = full if full in self.named else name
-        if full in self.opened:
-            raise UnsupportedSchema(f"{_where(path)} contains itself ({full})")
-        schema, own = self.named[full]
-        return self.build(schema, own, path)
+    def _named(self, name: str, path: str) -> Any:
+        """Return the schema that a name stands for."""
+        if name == "null" or name in _PRIMITIVES:
+            return {"type": name}
+        if name in self.opened:
+            raise UnsupportedSchema(f"{_where(path)} contains itself ({name})")
+        return self.named[name]
 
-    def _union(self, branches: list[Any], namespace: str, path: str) -> AvroType:
+    def _union(self, branches: list[Any], path: str) -> AvroType:
         others = [branch for branch in branches if branch not in ("null", {"type": "null"})]
         if len(others) != 1:
             raise UnsupportedSchema(
                 f"{_where(path)} is a union of {len(others)} types; only a union of one type with "
                 "null has a counterpart"
             )
-        made = self.build(others[0], namespace, path)
+        made = self.build(others[0], path)
         if len(others) == len(branches):
             return made
         load, dump = made.load, made.dump
@@ -218,20 +188,18 @@ class _Builder:
             dump=lambda value: None if value is None else dump(value),
         )
 
-    def _record(self, schema: Any, namespace: str, path: str) -> AvroType:
-        name = _full_name(schema, namespace)
-        self.named[name] = (schema, namespace)
+    def _record(self, schema: Any, path: str) -> AvroType:
         if not schema["fields"]:
             raise UnsupportedSchema(f"{_where(path)} is a record without fields")
         if len(self.opened) >= _DEEPEST:
             raise UnsupportedSchema(f"{_where(path)} is nested too deeply")
-        self.opened.append(name)
+        self.opened.append(schema["name"])
         fields: list[AvroField] = []
         for member in schema["fields"]:
             inner = f"{path}.{member['name']}" if path else member["name"]
             if not _NAME.fullmatch(member["name"]):
                 raise UnsupportedSchema(f"{_where(inner)} has no name that Avro allows")
-            made = self.build(member["type"], name.rpartition(".")[0], inner)
+            made = self.build(member["type"], inner)
             if not made.nullable:
                 made = replace(made, dump=_required(made.dump, inner))
             fields.append(AvroField(member["name"], made, "default" in member))
@@ -246,8 +214,8 @@ class _Builder:
         return _struct(tuple(fields))
 
 
-def _primitive(schema: Mapping[str, Any], path: str) -> AvroType:
-    kind, logical = schema["type"], str(schema.get("logicalType", ""))
+def _primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroType:
+    logical = str(schema.get(LOGICAL_TYPE, ""))
     if kind == "bytes" and logical == "decimal":
         return _decimal(schema, path, 0)
     spark_type = _LOGICAL.get((kind, logical), _PRIMITIVES[kind])
@@ -287,7 +255,7 @@ def _decimal(schema: Mapping[str, Any], path: str, size: int) -> AvroType:
 
 def _fixed(schema: Mapping[str, Any], path: str) -> AvroType:
     size = int(schema["size"])
-    if schema.get("logicalType") == "decimal":
+    if schema.get(LOGICAL_TYPE) == "decimal":
         return _decimal(schema, path, size)
 
     def dump(value: bytes) -> bytes:
@@ -298,7 +266,7 @@ def _fixed(schema: Mapping[str, Any], path: str) -> AvroType:
     return AvroType("binary", dump, _bytes)
 
 
-def _enum(schema: Mapping[str, Any], path: str) -> AvroType:
+def _enum(schema: Mapping[str, Any]) -> AvroType:
     symbols = frozenset(schema["symbols"])
 
     def dump(value: str) -> str:
@@ -367,11 +335,3 @@ def _bytes(value: Any) -> bytes:
 
 def _where(path: str) -> str:
     return f"field {path}" if path else "it"
-
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    name = str(schema["name"])
-    if "." in name:
-        return name
-    namespace = schema.get("namespace", namespace)
-    return f"{namespace}.{name}" if namespace else name
