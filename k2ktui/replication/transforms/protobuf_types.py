@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from k2ktui.log.varints import encode_varint, read_varint
 from k2ktui.replication.transforms.avro_types import AvroField, AvroType, Convert, UnsupportedSchema
 
 _UINT64 = "decimal(20,0)"
@@ -64,14 +65,14 @@ def read_index_path(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
     """Return the indexes of a message between a schema's id and the data, and where they end.
 
     Raises:
-        ValueError: the bytes end within them.
+        IndexError, ValueError: the bytes end within them, or are no indexes.
     """
-    count, at = _read_number(data, start)
+    count, at = read_varint(data, start)
     if not 0 <= count <= len(data):
         raise ValueError("a number of indexes that is larger than the data")
     indexes = []
     for _ in range(count):
-        index, at = _read_number(data, at)
+        index, at = read_varint(data, at)
         indexes.append(index)
     return tuple(indexes) or (0,), at
 
@@ -80,29 +81,7 @@ def write_index_path(path: tuple[int, ...]) -> bytes:
     """Return the indexes of a message as serializers write them after a schema's id."""
     if path == (0,):
         return b"\0"
-    return b"".join(_write_number(number) for number in (len(path), *path))
-
-
-def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise ValueError("an index that is not complete")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-
-
-def _write_number(number: int) -> bytes:
-    value, encoded = number << 1, bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return b"".join(map(encode_varint, (len(path), *path)))
 
 
 def _message(descriptor: Any, path: str, opened: tuple[str, ...]) -> AvroType:
