@@ -15,13 +15,7 @@ from k2ktui.engine.schemas.model import AVRO, Schema
 from k2ktui.registry.lookup_limit import LookupLimit
 from k2ktui.replication.transforms.avro_schema import AvroSchema, find_conflict, parse_schema
 from k2ktui.replication.transforms.avro_types import AvroType, make_type
-from k2ktui.replication.transforms.columns import (
-    ValueDecoder,
-    check_type,
-    make_column,
-    to_plain_type,
-    values_of,
-)
+from k2ktui.replication.transforms.columns import ValueDecoder, encode_column, make_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,14 +41,9 @@ class AvroDecoder:
     registry: RegistrySettings | None = None
 
     @property
-    def ddl(self) -> str:
-        """The column's type in Spark's DDL."""
-        return _type(self.schema).ddl
-
-    @property
-    def arrow(self) -> pa.DataType:
+    def type(self) -> AvroType:
         """The column's type."""
-        return _type(self.schema).arrow
+        return _type(self.schema)
 
     def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
@@ -62,10 +51,6 @@ class AvroDecoder:
         writers = _WriterSchemas(self.registry, limit or LookupLimit())
         decoded = [self._read(value, made, reader, writers) for value in values.to_pylist()]
         return make_column(decoded, made.arrow)
-
-    def to_python(self, column: pa.Array) -> list[Any]:
-        """Return the values of a decoded column; times that Python does not have as numbers."""
-        return values_of(column)
 
     def _read(
         self, value: bytes | None, made: AvroType, reader: Any, writers: _WriterSchemas
@@ -117,30 +102,19 @@ class AvroEncoder:
         """Decodes what it encodes, without a prefix."""
         return AvroDecoder(self.schema)
 
-    def check(self, kind: Any, part: str) -> None:
-        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
-        check_type(kind, _type(self.schema), part)
-
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""
         import fastavro
 
         made, writer = _type(self.schema), _parse(self.schema)
-        encoded: list[bytes | None] = []
-        failed = []
-        for row, value in enumerate(column.cast(to_plain_type(column.type)).to_pylist()):
-            if value is None:
-                encoded.append(None)
-                continue
+
+        def write(value: Any) -> bytes:
             data = BytesIO()
             data.write(self.prefix)
-            try:
-                fastavro.schemaless_writer(data, writer, made.dump(value))
-                encoded.append(data.getvalue())
-            except Exception:  # the library checks types in many ways
-                encoded.append(None)
-                failed.append(row)
-        return encoded, failed
+            fastavro.schemaless_writer(data, writer, made.dump(value))
+            return data.getvalue()
+
+        return encode_column(column, write)
 
 
 class _WriterSchemas:

@@ -87,7 +87,9 @@ def _failed(batch: pa.RecordBatch, codecs: Codecs, error: str) -> pa.RecordBatch
         for field in batch.schema
     ]
     facts_row = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-    nulls = {DECODED[part]: pa.nulls(1, decoder.arrow) for part, decoder in codecs.decoders.items()}
+    nulls = {
+        DECODED[part]: pa.nulls(1, decoder.type.arrow) for part, decoder in codecs.decoders.items()
+    }
     return _with_columns(facts_row, nulls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from k2ktui.replication.transforms.avro_types import AvroType
@@ -31,11 +31,7 @@ class ValueDecoder(Protocol):
     """Makes a column of encoded values."""
 
     @property
-    def ddl(self) -> str:
-        """The column's type in Spark's DDL."""
-
-    @property
-    def arrow(self) -> pa.DataType:
+    def type(self) -> AvroType:
         """The column's type."""
 
     def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
@@ -49,19 +45,13 @@ class ValueDecoder(Protocol):
             ConnectionFailed, LoginFailed: a registry did not give a schema.
         """
 
-    def to_python(self, column: pa.Array) -> list[Any]:
-        """Return the values of a decoded column; times that Python does not have as numbers."""
-
 
 class ValueEncoder(Protocol):
     """Makes bytes of a column's values."""
 
     @property
     def reader(self) -> ValueDecoder:
-        """Decodes what it encodes."""
-
-    def check(self, kind: Any, part: str) -> None:
-        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
+        """Decodes what it encodes, without a prefix."""
 
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""
@@ -74,7 +64,26 @@ def make_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, ValueError, OverflowError):
-        return pa.concat_arrays([_one(value, kind) for value in values])
+        if len(values) == 1:
+            return pa.nulls(1, kind)
+        return pa.concat_arrays([make_column([value], kind) for value in values])
+
+
+def encode_column(
+    column: pa.Array, encode: Callable[[Any], bytes]
+) -> tuple[list[bytes | None], list[int]]:
+    """Return what a function makes of each value, and the rows for which it raises an error."""
+    encoded: list[bytes | None] = []
+    failed = []
+    for row, value in enumerate(column.cast(to_plain_type(column.type)).to_pylist()):
+        made = None
+        if value is not None:
+            try:
+                made = encode(value)
+            except Exception:  # the libraries check types in many ways
+                failed.append(row)
+        encoded.append(made)
+    return encoded, failed
 
 
 def values_of(column: pa.Array) -> list[Any]:
@@ -84,15 +93,6 @@ def values_of(column: pa.Array) -> list[Any]:
     except (ValueError, OverflowError):
         values = column.cast(to_plain_type(column.type)).to_pylist()
     return values
-
-
-def _one(value: Any, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array([value], kind)
-    except (pa.ArrowException, ValueError, OverflowError):
-        return pa.nulls(1, kind)
 
 
 def check_type(actual: Any, wanted: AvroType, path: str) -> None:

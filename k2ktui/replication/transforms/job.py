@@ -149,7 +149,7 @@ class TransformJobs:
             columns.add(rows.PARSED, parsed)
         codecs = self._codecs(transform, name)
         for part, decoder in codecs.decoders.items():
-            columns.add(DECODED[part], StructType.fromDDL(f"v {decoder.ddl}")[0].dataType)
+            columns.add(DECODED[part], StructType.fromDDL(f"v {decoder.type.ddl}")[0].dataType)
 
         def read_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:

@@ -15,7 +15,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.transforms import rows
 from k2ktui.replication.transforms.codec_batches import DECODED, ORIGINAL, Codecs
-from k2ktui.replication.transforms.columns import MismatchedType
+from k2ktui.replication.transforms.columns import MismatchedType, check_type
 from k2ktui.replication.transforms.json_columns import ID_BYTES
 from k2ktui.text import safe_message
 
@@ -316,7 +316,8 @@ class TransformPlan:
         if part in self._codecs.encoders:
             self._tried.append((f.lit(False), plan_steps(self._transform)[len(self._tried)]))
             try:
-                self._codecs.encoders[part].check(frame.select(part).schema[0].dataType, part)
+                given = frame.select(part).schema[0].dataType
+                check_type(given, self._codecs.encoders[part].reader.type, part)
             except MismatchedType as error:
                 raise self._refused(f"{self._step}: {safe_message(str(error), 400)}") from error
             return frame

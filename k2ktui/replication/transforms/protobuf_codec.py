@@ -7,13 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.replication.transforms.avro_types import AvroType
-from k2ktui.replication.transforms.columns import (
-    ValueDecoder,
-    check_type,
-    make_column,
-    to_plain_type,
-    values_of,
-)
+from k2ktui.replication.transforms.columns import ValueDecoder, encode_column, make_column
 from k2ktui.replication.transforms.protobuf_types import (
     index_path,
     make_message_type,
@@ -60,14 +54,9 @@ class ProtobufDecoder:
     has_id: bool = False
 
     @property
-    def ddl(self) -> str:
-        """The column's type in Spark's DDL."""
-        return _read(self.schema)[1].ddl
-
-    @property
-    def arrow(self) -> pa.DataType:
+    def type(self) -> AvroType:
         """The column's type."""
-        return _read(self.schema)[1].arrow
+        return _read(self.schema)[1]
 
     def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
@@ -81,10 +70,6 @@ class ProtobufDecoder:
             except Exception:  # any bytes are possible, and so is any error of the library
                 decoded.append(None)
         return make_column(decoded, kind.arrow)
-
-    def to_python(self, column: pa.Array) -> list[Any]:
-        """Return the values of a decoded column."""
-        return values_of(column)
 
     def _parse(self, value: bytes, made: Any) -> Any:
         start = 0
@@ -119,25 +104,15 @@ class ProtobufEncoder:
         """Decodes what it encodes, without a prefix."""
         return ProtobufDecoder(self.schema)
 
-    def check(self, kind: Any, part: str) -> None:
-        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
-        check_type(kind, _read(self.schema)[1], part)
-
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""
         _, kind = _read(self.schema)
-        messages: list[bytes | None] = []
-        failed = []
-        for row, value in enumerate(column.cast(to_plain_type(column.type)).to_pylist()):
-            encoded = None
-            if value is not None:
-                try:
-                    message = kind.dump(value)
-                    encoded = self.prefix + message.SerializeToString(deterministic=True)
-                except Exception:  # the library checks types in many ways
-                    failed.append(row)
-            messages.append(encoded)
-        return messages, failed
+
+        def write(value: Any) -> bytes:
+            message: bytes = kind.dump(value).SerializeToString(deterministic=True)
+            return self.prefix + message
+
+        return encode_column(column, write)
 
 
 @lru_cache(256)

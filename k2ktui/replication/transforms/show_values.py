@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.transforms.codec_batches import Codecs
+from k2ktui.replication.transforms.columns import values_of
 from k2ktui.replication.transforms.transformed import Transformed
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _as_json(values: Sequence[bytes | None], decoder: ValueDecoder | None) -> li
     column = decoder.decode(pa.array(values, pa.binary()))
     return [
         original if value is None else json.dumps(value, default=str, ensure_ascii=False).encode()
-        for value, original in zip(map(_plain, decoder.to_python(column)), values, strict=True)
+        for value, original in zip(map(_plain, values_of(column)), values, strict=True)
     ]
 
 

@@ -163,9 +163,9 @@ def test_values_of_any_schema_come_back(data: st.DataObject) -> None:
     encoded = [written(kind.schema, value) for value in values] + [None]
     schema = schema_of(kind.schema)
     decoder, encoder = AvroDecoder(schema), AvroEncoder(schema)
-    assert decoder.ddl == kind.ddl
+    assert decoder.type.ddl == kind.ddl
     column = decoder.decode(pa.array(encoded, pa.binary()))
-    assert column.type == decoder.arrow and column.null_count == 1
+    assert column.type == decoder.type.arrow and column.null_count == 1
     again, failed = encoder.encode(column)
     assert not failed
     if "decimal" in schema.text:  # of any length
@@ -283,7 +283,7 @@ def test_named_types_of_other_schemas_are_found() -> None:
     pay = {"type": "record", "name": "Pay", "fields": [{"name": "sum", "type": "m.Money"}]}
     schema = schema_of(pay, money)
     decoder = AvroDecoder(schema)
-    assert decoder.ddl == "STRUCT<`sum`: STRUCT<`cents`: BIGINT>>"
+    assert decoder.type.ddl == "STRUCT<`sum`: STRUCT<`cents`: BIGINT>>"
     assert decoded(decoder, b"\x0e") == [{"sum": {"cents": 7}}]
     assert AvroEncoder(schema).encode(pa.array([{"sum": {"cents": 7}}])) == ([b"\x0e"], [])
 

@@ -139,12 +139,12 @@ def test_messages_come_back(sent: list[Any]) -> None:
     encoded = [message.SerializeToString(deterministic=True) for message in sent]
     decoder = ProtobufDecoder(ALL)
     column = decoder.decode(pa.array([*encoded, None], pa.binary()))
-    assert column.type == decoder.arrow and column.null_count == 1
+    assert column.type == decoder.type.arrow and column.null_count == 1
     assert ProtobufEncoder(ALL).encode(column) == ([*encoded, None], [])
 
 
 def test_types_are_those_of_spark() -> None:
-    ddl = ProtobufDecoder(ALL).ddl
+    ddl = ProtobufDecoder(ALL).type.ddl
     for name, (_, _, kind) in SCALARS.items():
         assert f"`one_{name}`: {kind}," in ddl and f"`many_{name}`: ARRAY<{kind}>," in ddl
     assert "`state`: STRING, `item`: STRUCT<`sku`: STRING, `count`: INT>" in ddl

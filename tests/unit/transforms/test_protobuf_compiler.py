@@ -37,7 +37,7 @@ def test_imports_come_from_their_subjects_and_from_google() -> None:
     descriptors = compiled(registered(ORDER, *money), **money)
     schema = MessageSchema("shop.Order", descriptors)
     assert schema.indexes == b"\2\2"  # the second message of its own file
-    assert ProtobufDecoder(schema).ddl == (
+    assert ProtobufDecoder(schema).type.ddl == (
         "STRUCT<`price`: STRUCT<`units`: BIGINT>, `at`: STRUCT<`seconds`: BIGINT, `nanos`: INT>>"
     )
     assert MessageSchema("shop.Order.Line", descriptors).indexes == b"\4\2\0"
@@ -52,7 +52,7 @@ def test_files_import_each_other_through_one_another() -> None:
     main = registered(
         HEAD + 'import "a"; import "schema.proto"; message M { A a = 1; C c = 2; }', *others
     )
-    assert ProtobufDecoder(MessageSchema("M", compiled(main, **others))).ddl == (
+    assert ProtobufDecoder(MessageSchema("M", compiled(main, **others))).type.ddl == (
         "STRUCT<`a`: STRUCT<`b`: STRUCT<`n`: INT>>, `c`: STRUCT<`n`: INT>>"
     )
 
