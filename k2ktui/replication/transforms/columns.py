@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
+from k2ktui.log.record_columns import Places
 from k2ktui.replication.transforms.avro_types import AvroType
 from k2ktui.text import safe_text
 
@@ -55,6 +58,21 @@ class ValueEncoder(Protocol):
 
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""
+
+
+def slices(body: bytes | pa.Buffer, places: Places) -> pa.BinaryArray:
+    """Return parts of bytes as a column; null where the length is negative."""
+    import pyarrow as pa
+
+    starts, lengths = places
+    # Every other value is a part; those between are what separates them.
+    bounds = np.empty(2 * len(starts) + 1, dtype=np.int32)
+    bounds[0:-1:2] = starts
+    bounds[1::2] = starts + np.maximum(lengths, 0)
+    bounds[-1] = len(body)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(body)]
+    spread = pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers)
+    return spread.take(pa.array(np.arange(0, 2 * len(starts), 2), mask=lengths < 0))
 
 
 def make_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from k2ktui.log.records import I64
+from k2ktui.replication.transforms.columns import slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,8 +114,6 @@ def _arrow_type(kind: Any) -> pa.DataType | None:
 
 def _after_ids(values: pa.BinaryArray) -> pa.BinaryArray:
     """Return what follows the schema ids; null for values without one."""
-    import pyarrow as pa
-
     _, offsets, data = values.buffers()
     if data is None or not len(values):
         return values
@@ -122,16 +121,9 @@ def _after_ids(values: pa.BinaryArray) -> pa.BinaryArray:
     starts, ends = bounds[:-1], bounds[1:]
     rows = np.flatnonzero(ends - starts >= ID_BYTES)
     rows = rows[np.frombuffer(data, dtype=np.uint8)[starts[rows]] == 0]
-    # Every other value is what follows an id; those between are ids. (PyArrow's ``binary_slice``
-    # fails with short values.)
-    spread = np.empty(2 * len(values) + 1, dtype=np.int32)
-    spread[0:-1:2], spread[1::2], spread[-1] = ends, ends, bounds[-1]
-    spread[2 * rows] = starts[rows] + ID_BYTES
-    buffers = [None, pa.py_buffer(spread), data]
-    pieces = pa.Array.from_buffers(pa.binary(), 2 * len(values), buffers)
-    without = np.ones(len(values), dtype=bool)
-    without[rows] = False
-    return pieces.take(pa.array(np.arange(0, 2 * len(values), 2), mask=without))
+    lengths = np.full(len(values), -1, dtype=np.int64)
+    lengths[rows] = (ends - starts)[rows] - ID_BYTES
+    return slices(data, (np.where(lengths < 0, starts, starts + ID_BYTES), lengths))
 
 
 def _rows_of_objects(values: pa.BinaryArray) -> I64:

@@ -15,9 +15,10 @@ import numpy as np
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.log.record import Header, KafkaRecord, decode_headers
-from k2ktui.log.record_columns import Places, RecordColumns
+from k2ktui.log.record_columns import RecordColumns
 from k2ktui.log.records import I64, Records, encode_nullable
 from k2ktui.log.varints import encode_varint, encode_varints
+from k2ktui.replication.transforms.columns import slices
 from k2ktui.replication.transforms.json_columns import JsonParser
 
 if TYPE_CHECKING:
@@ -92,21 +93,6 @@ def make_layout(transform: Transform, parser: JsonParser | None) -> InputLayout:
         unused.add(COUNTS)
     columns = tuple(name for name in _INPUT if name not in unused)
     return InputLayout(columns, parser, transform.on_error == "deadLetter")
-
-
-def _slices(body: bytes, places: Places) -> pa.BinaryArray:
-    """Return parts of bytes as a column; null where the length is negative."""
-    import pyarrow as pa
-
-    starts, lengths = places
-    # Every other value is a part; those between are what separates them.
-    bounds = np.empty(2 * len(starts) + 1, dtype=np.int32)
-    bounds[0:-1:2] = starts
-    bounds[1::2] = starts + np.maximum(lengths, 0)
-    bounds[-1] = len(body)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(body)]
-    spread = pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers)
-    return spread.take(pa.array(np.arange(0, 2 * len(starts), 2), mask=lengths < 0))
 
 
 def join_record(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
@@ -184,18 +170,20 @@ def input_batches(
         CorruptBatch: the headers of a record are damaged.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     limits = pa.scalar(list(counts), pa.list_(pa.int32()))
     for part in _pieces(columns):
-        values = _slices(part.body, part.values)
+        values = slices(part.body, part.values)
         parsed = None if layout.parser is None else layout.parser.parse(values)
         if parsed is not None and not layout.keeps_values:
-            values = _without_parsed(values, parsed)
+            # Spark does not need what was parsed.
+            values = pc.if_else(parsed.is_null(), values, pa.scalar(None, values.type))
         makers: dict[str, Callable[[RecordColumns], Any]] = {
             READER: lambda part: np.full(len(part), number),
             TIME: lambda part: part.timestamps,
-            HEADERS: lambda part: _slices(part.body, part.headers),
-            "key": lambda part: _slices(part.body, part.keys),
+            HEADERS: lambda part: slices(part.body, part.headers),
+            "key": lambda part: slices(part.body, part.keys),
             "headers": _headers,
             "topic": lambda part: pa.repeat(source.topic, len(part)),
             "partition": lambda part: np.full(len(part), source.partition),
@@ -213,16 +201,6 @@ def _times(timestamps: I64) -> pa.TimestampArray:
 
     micros = np.clip(timestamps, -_LONGEST_MS, _LONGEST_MS) * 1000
     return pa.array(micros, pa.timestamp("us", tz="UTC"), mask=timestamps == -1)
-
-
-def _without_parsed(values: pa.BinaryArray, parsed: pa.StructArray) -> pa.BinaryArray:
-    """Return the values that were not parsed, null for the others: Spark does not need them."""
-    import pyarrow as pa
-
-    if not parsed.null_count:
-        return pa.nulls(len(values), values.type)
-    missing = parsed.is_null().to_numpy(zero_copy_only=False)
-    return values.take(pa.array(np.arange(len(values)), mask=~missing))
 
 
 def _pieces(columns: RecordColumns) -> Iterator[RecordColumns]:
