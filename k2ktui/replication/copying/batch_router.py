@@ -242,7 +242,7 @@ class BatchRouter:
             largest: as for ``spread``.
             first: what is known of the first of them.
         """
-        rules, codec = reader.assignment.route, _codec_of(reader)
+        rules, codec = reader.assignment.route, codec_of(reader)
         in_one_pass = rules.schemas is None or self._ids is None
         most = merged_bytes(self._largest(reader))
         taken: list[_Taken] = []
@@ -415,8 +415,8 @@ def _decode_next(
     return run or _Run(decode_with_keys(reader.ready.first, reader.handed), 1)
 
 
-def _codec_of(reader: PartitionReader) -> int:
-    """Return how the records of the next batch are compressed."""
+def codec_of(reader: PartitionReader) -> int:
+    """Return how copies of the next batch's records are compressed."""
     codec, batch = reader.assignment.route.codec, reader.ready.first
     if codec is not None:
         return codec

@@ -15,7 +15,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Signal, Wire
-from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch
+from k2ktui.log.batch import Batch, CorruptBatch
 from k2ktui.log.record import KafkaRecord
 from k2ktui.log.record_columns import (
     RecordColumns,
@@ -26,6 +26,7 @@ from k2ktui.log.record_columns import (
 from k2ktui.log.record_headers import native_rows
 from k2ktui.log.records import decode_records
 from k2ktui.replication.copying.batch_origins import BatchOrigins
+from k2ktui.replication.copying.batch_router import codec_of
 from k2ktui.replication.copying.lookups import OriginDecisions
 from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderState
 from k2ktui.replication.copying.slot_settings import FetchSettings
@@ -66,7 +67,7 @@ class ReadFacts:
         states: how far each partition was read, in the order of the slot's task.
         bounds: bounds of the source logs.
         unread: why partitions were not read.
-        codecs: compression of the first batch of each partition.
+        codecs: compression of each partition's copies.
         began_at: epoch seconds.
         cpu_s: CPU time of reading.
         error: why nothing could be read; then nothing is written.
@@ -86,26 +87,21 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a micro-batch, and last a row with its ``ReadFacts``."""
     cpu, began_at = time.process_time(), time.time()
-    facts = ReadFacts(began_at=began_at)
     try:
         origins = known_origins(task, options)
-        read = run_connected(
+        read, facts = run_connected(
             options,
             lambda to: MicroBatchReader(task, to.source, origins).run(),
             task.clusters,
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
-        facts = ReadFacts(began_at=began_at, error=str(error))
-    else:
-        for number, records in enumerate(read.records):
-            if records is not None:
-                assignment = task.assignments[number]
-                counts = [choice.partitions for choice in assignment.route.choices]
-                yield from rows.input_batches(number, assignment.source, records, layout, counts)
-        spent = time.process_time() - cpu
-        facts = ReadFacts(
-            read.states, read.bounds, read.codecs, began_at, spent, unread=read.unread
-        )
+        read, facts = (), ReadFacts(error=str(error))
+    for number, records in enumerate(read):
+        if records is not None:
+            assignment = task.assignments[number]
+            counts = [choice.partitions for choice in assignment.route.choices]
+            yield from rows.input_batches(number, assignment.source, records, layout, counts)
+    facts = replace(facts, began_at=began_at, cpu_s=time.process_time() - cpu)
     yield rows.facts_batch(pickle.dumps(facts), layout)
 
 
@@ -118,15 +114,6 @@ def read_samples(options: BothOptions, layout: rows.InputLayout) -> Iterator[pa.
     columns = split_records(rows.join_records(records))
     yield from rows.input_batches(0, SourcePartition("", 0), columns, layout)
     yield rows.facts_batch(b"-", layout)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    records: tuple[RecordColumns | None, ...]
-    codecs: tuple[int, ...]
-    states: tuple[ReaderState, ...]
-    bounds: Mapping[SourcePartition, SourceLogBounds]
-    unread: Mapping[SourcePartition, str]
 
 
 class MicroBatchReader:
@@ -171,8 +158,11 @@ class MicroBatchReader:
             ),
         )
 
-    async def run(self) -> _Read:
+    async def run(self) -> tuple[tuple[RecordColumns | None, ...], ReadFacts]:
         """Read until there is enough, or the time is over.
+
+        Returns:
+            The records of each partition, None for none, and the facts but for times.
 
         Raises:
             ConnectionFailed: no fetch request was answered.
@@ -181,14 +171,11 @@ class MicroBatchReader:
             await self._fetch()
             if (outage := self._fetcher.outage()) is not None:
                 raise outage
-            codecs = tuple(_codec(reader) for reader in self._readers)
-            return _Read(
-                self._take_all(),
-                codecs,
-                tuple(reader.state for reader in self._readers),
-                self._fetcher.bounds(),
-                self._fetcher.unread(),
-            )
+            codecs = tuple(codec_of(r) if r.ready else 0 for r in self._readers)
+            records = self._take_all()
+            states = tuple(reader.state for reader in self._readers)
+            bounds, unread = self._fetcher.bounds(), self._fetcher.unread()
+            return records, ReadFacts(states, bounds, codecs, unread=unread)
         finally:
             self._fetcher.close()
 
@@ -307,8 +294,3 @@ def _small_batches(reader: PartitionReader) -> list[Batch]:
 def _stop_corrupt(reader: PartitionReader, error: CorruptBatch) -> None:
     reader.corrupt(error, reader.handed)
     reader.drop_from(reader.handed)
-
-
-def _codec(reader: PartitionReader) -> int:
-    first = reader.ready.first if reader.ready else None
-    return first.attributes & COMPRESSION_MASK if first is not None and first.magic == 2 else 0

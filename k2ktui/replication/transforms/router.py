@@ -55,13 +55,12 @@ class TransformRouter:
         Args:
             reader: the partition; it was read up to where the micro-batch ends.
             transformed: what came out of the transform.
-            codec: compression of the source's batches.
+            codec: compression of the batches.
         """
         rules, refused = reader.assignment.route, reader.assignment.refused
         if refused is not None:
             transformed.cut(refused.offset)
             transformed.failures = [f for f in transformed.failures if f.offset < refused.offset]
-        codec = codec if rules.codec is None else rules.codec
         letters = self._handle_failures(reader, transformed)
         routed = await self._route_kept(reader, transformed, codec)
         self._count_skipped(reader, transformed)

@@ -86,7 +86,7 @@ def read(
         reader = MicroBatchReader(
             task, connection, None, longest_gather_s=TIMEOUT, shortest_s=shortest_s
         )
-        (records,) = loop.run(reader.run).records
+        ((records,), _) = loop.run(reader.run)
         return [] if records is None else records.offsets.tolist()
     finally:
         connection.close()
