@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from k2ktui.errors import K2kError
 from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit
@@ -58,21 +58,21 @@ def decode_batches(
     if not codecs.decoders:
         yield from batches
         return
+    import pyarrow as pa
+
     limit = LookupLimit(limit_s)
     for batch in batches:
-        error = ""
-        added = {}
-        for part, decoder in codecs.decoders.items():
-            values = batch.column(batch.schema.get_field_index(part))
-            try:
-                added[DECODED[part]] = decoder.decode(values, limit)
-            except K2kError as problem:
-                error = problem.message
-                break
-        if error:
-            yield _failed(batch, codecs, error)
+        try:
+            added = {
+                DECODED[part]: decoder.decode(batch.column(part), limit)
+                for part, decoder in codecs.decoders.items()
+            }
+        except K2kError as error:
+            yield _failed(batch, codecs, error.message)
             return
-        yield _with_columns(batch, added)
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *added.values()], names=[*batch.schema.names, *added]
+        )
 
 
 def _failed(batch: pa.RecordBatch, codecs: Codecs, error: str) -> pa.RecordBatch:
@@ -81,24 +81,10 @@ def _failed(batch: pa.RecordBatch, codecs: Codecs, error: str) -> pa.RecordBatch
 
     from k2ktui.replication.transforms.read import ReadFacts
 
-    facts = pickle.dumps(ReadFacts(error=error))
-    columns = [
-        pa.array([facts], field.type) if field.name == rows.FACTS else pa.nulls(1, field.type)
-        for field in batch.schema
-    ]
-    facts_row = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-    nulls = {
-        DECODED[part]: pa.nulls(1, decoder.type.arrow) for part, decoder in codecs.decoders.items()
-    }
-    return _with_columns(facts_row, nulls)
-
-
-def _with_columns(batch: pa.RecordBatch, added: Mapping[str, Any]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays(
-        [*batch.columns, *added.values()], names=[*batch.schema.names, *added]
-    )
+    schema = batch.schema
+    for part, decoder in codecs.decoders.items():
+        schema = schema.append(pa.field(DECODED[part], decoder.type.arrow))
+    return pa.RecordBatch.from_pylist([{rows.FACTS: pickle.dumps(ReadFacts(error=error))}], schema)
 
 
 def encode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:

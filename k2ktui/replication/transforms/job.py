@@ -29,7 +29,7 @@ from k2ktui.replication.transforms.codec_batches import (
     encode_batches,
 )
 from k2ktui.replication.transforms.json_columns import make_json_parser
-from k2ktui.replication.transforms.plan import TransformPlan
+from k2ktui.replication.transforms.plan import TransformPlan, object_type
 from k2ktui.replication.transforms.rows import InputLayout, make_layout
 from k2ktui.replication.transforms.transformed import Transformed, collect
 
@@ -139,9 +139,9 @@ class TransformJobs:
         from pyspark.sql.types import StructType
 
         one = self._open().range(0, 1, 1, 1)
-        parsed = _json_schema(transform)
-        source = transform.decode_value.source
-        has_id = source is not None and source.has_id
+        how = transform.decode_value
+        parsed = object_type(how.schema) if how.kind == "json" else None
+        has_id = how.source is not None and how.source.has_id
         parser = None if parsed is None else make_json_parser(parsed, has_id=has_id)
         layout = make_layout(transform, parser)
         columns = StructType.fromDDL(layout.ddl)
@@ -295,19 +295,6 @@ class TransformJobs:
             for key, value in _SETTINGS.items():
                 self._session.conf.set(key, value)
         return self._session
-
-
-def _json_schema(transform: Transform) -> Any:
-    """Return the schema of JSON values; None if there is none, or Spark rejects it."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    if transform.decode_value.kind != "json":
-        return None
-    try:
-        return StructType.fromDDL(transform.decode_value.schema)
-    except PySparkException:
-        return None  # the plan reports it
 
 
 def _current_task(registries: SchemaMapperSettings | None) -> SlotTask | None:

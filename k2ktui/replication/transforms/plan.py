@@ -251,7 +251,7 @@ class TransformPlan:
         from pyspark.sql.types import ArrayType
 
         given, mode = f.col(f"__k2k_raw_{part}").isNotNull(), {"mode": "FAILFAST"}
-        kind = _object_type(how.schema)
+        kind = object_type(how.schema)
         if kind is None:
             # Some texts, such as an empty one, are null instead of an error.
             return self._try(
@@ -375,8 +375,8 @@ def _with_field(part: str, name: str, column: Any) -> Any:
     return f.col(part).withField(_quote(name), column) if name else column
 
 
-def _object_type(schema: str) -> Any:
-    """Return the type of JSON objects; None for that of other values, or if Spark rejects it."""
+def object_type(schema: str) -> Any:
+    """Return a type of JSON objects; None for one of other values, or if Spark rejects it."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import DataType, MapType, StructType
 
