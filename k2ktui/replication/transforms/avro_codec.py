@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
@@ -48,26 +48,22 @@ class AvroDecoder:
     def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
         made, reader = _type(self.schema), _parse(self.schema)
-        writers = _WriterSchemas(self.registry, limit or LookupLimit())
-        decoded = [self._read(value, made, reader, writers) for value in values.to_pylist()]
+        writers = None
+        if self.registry is not None:
+            writers = _Writers(self.registry, self.schema, limit or LookupLimit())
+        decoded = [_read(value, made, reader, writers) for value in values.to_pylist()]
         return make_column(decoded, made.arrow)
 
-    def _read(
-        self, value: bytes | None, made: AvroType, reader: Any, writers: _WriterSchemas
-    ) -> Any:
-        if value is None:
-            return None
-        writer, start = reader, 0
-        if self.registry is not None:
-            if len(value) < _PREFIX or value[0] != _MAGIC:
-                return None
-            schema = writers.find(int.from_bytes(value[1:_PREFIX], "big"))
-            if schema is None or _conflict(schema, self.schema):
-                return None
-            writer, start = _parse(schema), _PREFIX
-            if schema == self.schema:
-                writer = reader
-        return _decode(value, start, writer, reader, made)
+
+def _read(value: bytes | None, made: AvroType, reader: Any, writers: _Writers | None) -> Any:
+    if value is None:
+        return None
+    if writers is None:
+        return _decode(value, 0, reader, reader, made)
+    if len(value) < _PREFIX or value[0] != _MAGIC:
+        return None
+    writer = writers[int.from_bytes(value[1:_PREFIX], "big")]
+    return None if writer is None else _decode(value, _PREFIX, writer, reader, made)
 
 
 def _decode(value: bytes, start: int, writer: Any, reader: Any, made: AvroType) -> Any:
@@ -117,35 +113,54 @@ class AvroEncoder:
         return encode_column(column, write)
 
 
-class _WriterSchemas:
-    """Finds writers' schemas by id; what a registry does not have is asked for once."""
+class _Writers(dict[int, Any]):
+    """Schemas of writers by id, as Avro's library takes them; None for what cannot be read.
 
-    def __init__(self, settings: RegistrySettings | None, limit: LookupLimit) -> None:
-        self._settings = settings
-        self._limit = limit
-        self._unknown: set[int] = set()
+    A registry is asked once for what it does not have, or has with another type.
+    """
+
+    def __init__(self, settings: RegistrySettings, reader: AvroSchema, limit: LookupLimit) -> None:
+        super().__init__()
+        self._registry, self._reader, self._limit = _registry(settings), reader, limit
+
+    def __missing__(self, schema_id: int) -> Any:
+        schema = self._registry.known.get(schema_id)
+        if schema is None:
+            schema = self._limit.ask(lambda: self._registry.find(schema_id))
+        usable = schema is not None and not _conflict(schema, self._reader)
+        self[schema_id] = _parse(schema) if usable else None
+        return self[schema_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Registry:
+    """A registry's client, and the schemas that it has found; micro-batches share them."""
+
+    client: RegistryClient
+    known: dict[int, AvroSchema] = field(default_factory=dict)
 
     def find(self, schema_id: int) -> AvroSchema | None:
         """Return the schema of an id; None if there is none that is Avro."""
-        settings = self._settings
-        assert settings is not None
-        schema = _known.get((_name(settings), schema_id))
-        if schema is None and schema_id not in self._unknown:
-            schema = self._limit.ask(lambda: _read_writer_schema(settings, schema_id))
-            if schema is None:
-                self._unknown.add(schema_id)
-        return schema
+        from k2ktui.registry.id_lookup import read_schema  # not for workers without a registry
+
+        schema = read_schema(self.client, SchemaId(SchemaIdForm.PREFIX, schema_id))
+        avro_schema = None if schema is None else read_avro_schema(self.client, schema)
+        if avro_schema is not None:
+            self.known[schema_id] = avro_schema
+        return avro_schema
 
 
-def _read_writer_schema(settings: RegistrySettings, schema_id: int) -> AvroSchema | None:
-    from k2ktui.registry.id_lookup import read_schema  # not for workers without a registry
+# Of a worker process; laps that follow find what was found.
+_registries: dict[str, _Registry] = {}
 
-    client = _client(settings)
-    schema = read_schema(client, SchemaId(SchemaIdForm.PREFIX, schema_id))
-    avro_schema = None if schema is None else read_avro_schema(client, schema)
-    if avro_schema is not None:
-        _known[_name(settings), schema_id] = avro_schema
-    return avro_schema
+
+def _registry(settings: RegistrySettings) -> _Registry:
+    from k2ktui.registry.client import RegistryClient  # not for workers without a registry
+
+    name = sha256(pickle.dumps(settings)).hexdigest()
+    if name not in _registries:
+        _registries[name] = _Registry(RegistryClient(settings))
+    return _registries[name]
 
 
 def read_avro_schema(client: RegistryClient, schema: Schema) -> AvroSchema | None:
@@ -170,24 +185,6 @@ def _add_texts(
         if referred is not None and depth < _DEEPEST and referred.schema.text not in texts:
             _add_texts(version, referred.schema, texts, depth + 1)
     texts.append(schema.text)
-
-
-# A worker process keeps its clients and what they found for the micro-batches that follow.
-_clients: dict[str, RegistryClient] = {}
-_known: dict[tuple[str, int], AvroSchema] = {}
-
-
-def _client(settings: RegistrySettings) -> RegistryClient:
-    from k2ktui.registry.client import RegistryClient  # not for workers without a registry
-
-    name = _name(settings)
-    if name not in _clients:
-        _clients[name] = RegistryClient(settings)
-    return _clients[name]
-
-
-def _name(settings: RegistrySettings) -> str:
-    return sha256(pickle.dumps(settings)).hexdigest()
 
 
 @lru_cache(1024)
