@@ -15,7 +15,7 @@ from k2ktui.engine.transforms.header_names import (
     OriginHeader,
 )
 from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.records import I64, Records
+from k2ktui.log.records import I64, Records, encode_nullable
 from k2ktui.log.varints import encode_varint, read_varint
 
 _NO_KEY_NO_VALUE = b"\x01\x01"
@@ -92,7 +92,12 @@ def set_headers(encoded: bytes, assigned: Sequence[tuple[str, bytes | None]]) ->
     names = {name.encode() for name, _ in assigned}
     kept = [header for header in _headers(_NO_KEY_NO_VALUE + encoded) if header[0] not in names]
     kept += [(name.encode(), value) for name, value in assigned if value is not None]
-    return encode_varint(len(kept)) + b"".join(_header_bytes(*header) for header in kept)
+    return encode_headers(kept)
+
+
+def encode_headers(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """Return the headers of a record as its last part."""
+    return encode_varint(len(headers)) + b"".join(_header_bytes(*header) for header in headers)
 
 
 def _renamer(
@@ -159,6 +164,4 @@ def _header(name: str, value: str) -> bytes:
 
 
 def _header_bytes(key: bytes, value: bytes | None) -> bytes:
-    body = b"" if value is None else value
-    length = -1 if value is None else len(body)
-    return encode_varint(len(key)) + key + encode_varint(length) + body
+    return encode_nullable(key) + encode_nullable(value)

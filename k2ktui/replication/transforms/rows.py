@@ -14,10 +14,11 @@ import numpy as np
 
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import Transform
-from k2ktui.log.record import Header, KafkaRecord, decode_headers
+from k2ktui.log.record import KafkaRecord, decode_headers
 from k2ktui.log.record_columns import RecordColumns
+from k2ktui.log.record_headers import encode_headers
 from k2ktui.log.records import I64, Records, encode_nullable
-from k2ktui.log.varints import encode_varint, encode_varints
+from k2ktui.log.varints import encode_varints
 from k2ktui.replication.transforms.columns import slices
 from k2ktui.replication.transforms.json_columns import JsonParser
 
@@ -131,22 +132,14 @@ def join_records(records: Sequence[KafkaRecord]) -> Records:
     return Records(
         np.array([record.offset for record in records], dtype=np.int64),
         np.array([record.timestamp_ms for record in records], dtype=np.int64),
-        [
-            join_record(record.key, record.value, encode_headers(record.headers))
-            for record in records
-        ],
+        [join_record(record.key, record.value, _encode_headers(record)) for record in records],
     )
 
 
-def encode_headers(headers: Sequence[Header]) -> bytes:
-    """Return the headers of a record as its last part."""
-    encoded = [encode_varint(len(headers))]
-    for name, value in headers:
-        encoded += [
-            encode_nullable(name.encode("utf-8", "surrogateescape")),
-            encode_nullable(value),
-        ]
-    return b"".join(encoded)
+def _encode_headers(record: KafkaRecord) -> bytes:
+    return encode_headers(
+        [(name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers]
+    )
 
 
 def input_batches(

@@ -14,7 +14,7 @@ from k2ktui.engine.transforms.model import Format, Routing, Transform, plan_step
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
 from k2ktui.log.record_columns import split_records
-from k2ktui.log.record_headers import set_headers
+from k2ktui.log.record_headers import encode_headers, set_headers
 from k2ktui.log.records import Records
 from k2ktui.log.varints import encode_varint
 from k2ktui.replication.copying.slot_task import REPEATED
@@ -24,7 +24,6 @@ from k2ktui.replication.transforms.codec_batches import Codecs, encode_batches
 from k2ktui.replication.transforms.json_columns import JsonParser
 from k2ktui.replication.transforms.rows import (
     InputLayout,
-    encode_headers,
     join_records,
     make_layout,
 )
@@ -315,11 +314,11 @@ def test_another_order_and_a_missing_end_are_errors() -> None:
 
 
 def test_headers_are_replaced_and_removed() -> None:
-    encoded = encode_headers([("a", b"1"), ("b", None), ("a", b"2")])
+    encoded = encode_headers([(b"a", b"1"), (b"b", None), (b"a", b"2")])
     assert set_headers(encoded, [("a", b"3"), ("c", b"")]) == encode_headers(
-        [("b", None), ("a", b"3"), ("c", b"")]
+        [(b"b", None), (b"a", b"3"), (b"c", b"")]
     )
-    assert set_headers(encoded, [("a", None)]) == encode_headers([("b", None)])
+    assert set_headers(encoded, [("a", None)]) == encode_headers([(b"b", None)])
 
 
 def test_steps_have_the_names_of_the_file() -> None:
