@@ -23,7 +23,7 @@ from k2ktui.replication.spark.session import SparkRuntime
 from k2ktui.replication.topics.naming import target_names
 from k2ktui.replication.topics.routing import header_rules
 from k2ktui.replication.transforms.json_columns import ID_BYTES
-from k2ktui.replication.transforms.rows import join_records
+from k2ktui.replication.transforms.rows import PARTITION, TOPIC, join_records
 from k2ktui.replication.transforms.schemas import TransformSchemas
 from k2ktui.replication.transforms.show_values import show_decoded, show_encoded
 from k2ktui.replication.transforms.transformed import Transformed
@@ -261,7 +261,7 @@ def _targets(
     names = target_names(config, source.topic)
     where = {}
     for offset, topic, partition in zip(
-        transformed.offsets, transformed.topics, transformed.partitions, strict=True
+        *(transformed.column(name) for name in ("offset", TOPIC, PARTITION)), strict=True
     ):
         number = source.partition if sink.keeps_partitions else partition
         name = names[topic or 0]

@@ -22,7 +22,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot_task import Route, SkippedRecords, SlotTask, UnknownSchemas
-from k2ktui.replication.transforms.rows import join_record
+from k2ktui.replication.transforms.rows import PARTITION, TOPIC, join_record
 from k2ktui.replication.transforms.schema_ids import TransformedIds
 from k2ktui.replication.transforms.transformed import Failure, Transformed
 
@@ -134,7 +134,12 @@ class TransformRouter:
         if rules.choices:
             return list(
                 spread_routed(
-                    reader, records, transformed.topics, transformed.partitions, by_key, codec
+                    reader,
+                    records,
+                    transformed.column(TOPIC),
+                    transformed.column(PARTITION),
+                    by_key,
+                    codec,
                 )
             )
         return list(spread(reader, records, by_key(rules), codec))
@@ -150,7 +155,7 @@ class TransformRouter:
             return RoutableRecords(
                 records, nothing.astype(np.uint8), nothing, np.full(len(records), -1)
             )
-        keys = transformed.keys
+        keys = transformed.column("key")
         lengths = np.array([-1 if k is None else len(k) for k in keys], dtype=np.int64)
         sizes = np.maximum(lengths, 0)
         data = np.frombuffer(b"".join(key or b"" for key in keys), dtype=np.uint8)

@@ -31,8 +31,8 @@ def show_encoded(transformed: Transformed, codecs: Codecs) -> Transformed:
     readers = {part: encoder.reader for part, encoder in codecs.encoders.items()}
     return transformed.with_columns(
         {
-            "key": _as_json(transformed.keys, readers.get("key")),
-            "value": _as_json(transformed.values, readers.get("value")),
+            "key": _as_json(transformed.column("key"), readers.get("key")),
+            "value": _as_json(transformed.column("value"), readers.get("value")),
         }
     )
 

@@ -19,10 +19,8 @@ from k2ktui.replication.transforms.rows import (
     HEADERS,
     KEPT,
     OUTPUT,
-    PARTITION,
     READER,
     TIME,
-    TOPIC,
     join_columns,
 )
 
@@ -64,31 +62,6 @@ class Transformed:
     failures: list[Failure] = field(default_factory=list)
 
     @property
-    def offsets(self) -> list[int]:
-        """Source offsets; one repeats for each record made of it."""
-        return self.column("offset")
-
-    @property
-    def timestamps(self) -> list[int]:
-        """Epoch milliseconds."""
-        return self.column(TIME)
-
-    @property
-    def keys(self) -> list[bytes | None]:
-        """Encoded keys."""
-        return self.column("key")
-
-    @property
-    def values(self) -> list[bytes | None]:
-        """Encoded values."""
-        return self.column("value")
-
-    @property
-    def headers(self) -> list[bytes]:
-        """Encoded headers, as on the source."""
-        return self.column(HEADERS)
-
-    @property
     def assigned(self) -> list[Sequence[bytes | None]]:
         """The values of the headers that the transform sets, if it sets any.
 
@@ -96,18 +69,8 @@ class Transformed:
         """
         return [assigned or () for assigned in self.column(ASSIGNED)]
 
-    @property
-    def topics(self) -> list[int | None]:
-        """The topics that an expression chose, each by its index."""
-        return self.column(TOPIC)
-
-    @property
-    def partitions(self) -> list[int | None]:
-        """The partitions that an expression chose."""
-        return self.column(PARTITION)
-
     def column(self, name: str) -> list[Any]:
-        """Return a column of ``OUTPUT`` as Python objects."""
+        """Return a column of ``OUTPUT`` as Python objects; a source offset for each record made."""
         at = OUTPUT.index(name)
         return [value for batch in self.kept for value in batch.column(at).to_pylist()]
 
@@ -211,7 +174,7 @@ def _changed_headers(transform: Transform, transformed: Transformed) -> list[byt
     names = transform.assigned_headers
     return [
         set_headers(encoded, list(zip(names, values, strict=True)))
-        for encoded, values in zip(transformed.headers, transformed.assigned, strict=True)
+        for encoded, values in zip(transformed.column(HEADERS), transformed.assigned, strict=True)
     ]
 
 

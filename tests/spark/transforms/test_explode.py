@@ -53,7 +53,7 @@ def test_elements_keep_their_order_and_a_record_fails_as_a_whole(spark: SparkRun
             b'{"order": 1, "items": [{"n": 5}, null, {"n": 4}]}',
         ),
     )
-    assert list(zip(rows.offsets, rows.values, strict=True)) == [
+    assert list(zip(rows.column("offset"), rows.column("value"), strict=True)) == [
         (0, b'{"sku":"s1-0","n":2}'),
         (6, b'{"n":20}'),
         (6, None),
@@ -68,8 +68,8 @@ def test_many_elements_cross_the_limits_of_arrow_batches(spark: SparkRuntime) ->
     records = valued(*(order(n) for n in range(12_000)))
     _, failed, rows = made(spark, {**RULE, "set": {}}, *records)
     wanted = [n for n in range(12_000) if n % 7 for _ in range(n % 4)]
-    assert rows.offsets == wanted and not failed
-    assert rows.values[:2] == [b'{"sku":"s1-0","n":0}', b'{"sku":"s2-0","n":0}']
+    assert rows.column("offset") == wanted and not failed
+    assert rows.column("value")[:2] == [b'{"sku":"s1-0","n":0}', b'{"sku":"s2-0","n":0}']
 
 
 def test_the_expressions_of_a_select_see_the_record_as_it_was(spark: SparkRuntime) -> None:
@@ -82,7 +82,9 @@ def test_the_expressions_of_a_select_see_the_record_as_it_was(spark: SparkRuntim
     }
     headers = (("a", b"\x01"), ("b", None))
     _, failed, rows = made(spark, rule, *valued(b"x,y", b"out", b"", b"z", headers=headers))
-    assert list(zip(rows.offsets, rows.keys, rows.values, strict=True)) == [
+    assert list(
+        zip(rows.column("offset"), rows.column("key"), rows.column("value"), strict=True)
+    ) == [
         (0, b"x,y", b"x"),
         (0, b"x,y", b"y"),
         (3, b"z", b"z"),

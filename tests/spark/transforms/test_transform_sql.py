@@ -16,7 +16,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark.session import SparkRuntime
 from k2ktui.replication.transforms.json_columns import make_json_parser
-from k2ktui.replication.transforms.rows import join_records
+from k2ktui.replication.transforms.rows import PARTITION, TOPIC, join_records
 from k2ktui.replication.transforms.transformed import Transformed
 from tests.spark.transforms.test_transforms import JSON, RULE
 from tests.support.pipelines.selects import SCHEMA, make_select
@@ -329,8 +329,8 @@ def json_made(spark: SparkRuntime, schema: str, values: list[bytes]) -> list[obj
     previewed = spark.transforms.preview(
         transform, [(SourcePartition("pay", n), record) for n, record in enumerate(records)]
     )
-    assert all(len(rows.values) + len(rows.failures) == 1 for rows in previewed.values())
-    return [previewed[n].values[0] if previewed[n].values else None for n in range(len(values))]
+    assert all(len(rows.column("value")) + len(rows.failures) == 1 for rows in previewed.values())
+    return [next(iter(previewed[n].column("value")), None) for n in range(len(values))]
 
 
 def test_a_warm_up_needs_neither_records_nor_clusters(spark: SparkRuntime) -> None:
@@ -368,7 +368,7 @@ def daemons() -> list[psutil.Process]:
 def test_many_records_keep_their_order(spark: SparkRuntime) -> None:
     records = valued(*(b'{"id": %d, "amount": %d}' % (n, n % 5) for n in range(25_000)))
     values, failed, rows = made(spark, RULE, *records)
-    assert rows.offsets == [n for n in range(25_000) if n % 5 > 2] and not failed
+    assert rows.column("offset") == [n for n in range(25_000) if n % 5 > 2] and not failed
     assert len(values) == 10_000
 
 
@@ -388,10 +388,10 @@ def test_expressions_choose_topics_and_partitions(spark: SparkRuntime) -> None:
     values = valued(b"a", b"b", b"c", None, b"\xff", b"aa", b"bb")
     topic = "upper(validate_utf8(CAST(value AS STRING)))"
     rows = routed(spark, Routing(topic, ("B", "A"), "offset - 1"), *values)
-    assert (rows.offsets, rows.topics, rows.partitions) == ([1], [0], [0])
+    assert (rows.column("offset"), rows.column(TOPIC), rows.column(PARTITION)) == ([1], [0], [0])
     assert [failure.step for failure in rows.failures] == [1, 0, 0, 0, 0, 0]
     rows = routed(spark, Routing(partition="length(value)"), *values)
-    assert (rows.topics, rows.partitions) == ([None] * 6, [1, 1, 1, 1, 2, 2])
+    assert (rows.column(TOPIC), rows.column(PARTITION)) == ([None] * 6, [1, 1, 1, 1, 2, 2])
     assert [failure.offset for failure in rows.failures] == [3]
 
 
@@ -400,14 +400,14 @@ def test_a_partition_that_a_topic_does_not_have_fails(spark: SparkRuntime) -> No
     values = valued(b"a", b"a", b"b", b"b", b"c", b"c")
     routing = Routing("CAST(value AS STRING)", ("a", "b", "c"), "offset * 4 % 7")
     rows = routed(spark, routing, *values, counts=[3, 7, None], on_error="deadLetter")
-    assert (rows.offsets, rows.topics) == ([0, 2, 3, 4, 5], [0, 1, 1, 2, 2])
-    assert rows.partitions == [0, 1, 5, 2, 6]
+    assert (rows.column("offset"), rows.column(TOPIC)) == ([0, 2, 3, 4, 5], [0, 1, 1, 2, 2])
+    assert rows.column(PARTITION) == [0, 1, 5, 2, 6]
     (failure,) = rows.failures
     # The dead letter is the record as it was.
     assert (failure.offset, failure.step) == (1, 1)
     assert (failure.key, failure.value, failure.timestamp) == (b"k1", b"a", 1000)
     huge = routed(spark, Routing(partition="5000000000 + offset"), *values, counts=[3])
-    assert not huge.offsets and len(huge.failures) == 6
+    assert not huge.column("offset") and len(huge.failures) == 6
 
 
 BAD_ROUTES = {

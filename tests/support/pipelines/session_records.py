@@ -25,7 +25,7 @@ def made(
     rows = previewed.get(0, Transformed())
     steps = plan_steps(transform)
     failed = {failure.offset: steps[failure.step] for failure in rows.failures}
-    return dict(zip(rows.offsets, rows.values, strict=True)), failed, rows
+    return dict(zip(rows.column("offset"), rows.column("value"), strict=True)), failed, rows
 
 
 def valued(*values: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> list[Any]:

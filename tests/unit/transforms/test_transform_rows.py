@@ -262,9 +262,13 @@ def test_rows_are_collected_by_partition() -> None:
         [out((0, 1, True, None), (0, 2, False, None), (0, 4, False, 1), (1, 1, True, None))]
     )
     assert facts == b"f"
-    assert (collected[0].offsets, collected[1].offsets) == ([1], [1])
+    assert (collected[0].column("offset"), collected[1].column("offset")) == ([1], [1])
     assert collected[0].failures == [Failure(4, 1, 5, b"k", None, b"\x00")]
-    assert (collected[0].keys, collected[0].values, collected[0].timestamps) == (
+    assert (
+        collected[0].column("key"),
+        collected[0].column("value"),
+        collected[0].column(rows.TIME),
+    ) == (
         [b"k"],
         [None],
         [5],
@@ -281,27 +285,30 @@ def test_rows_that_failed_change_nothing_for_the_others() -> None:
     for number, copies in collected.items():
         assert [(one.offset, one.step) for one in copies.failures] == [(10, 0)]
         expected = without[number]
-        assert copies.offsets == [at for at in expected.offsets if at != 10]
-        assert (copies.keys, copies.assigned) == (expected.keys[1:], expected.assigned[1:])
+        assert copies.column("offset") == [at for at in expected.column("offset") if at != 10]
+        assert (copies.column("key"), copies.assigned) == (
+            expected.column("key")[1:],
+            expected.assigned[1:],
+        )
 
 
 def test_records_are_cut_off_at_an_offset() -> None:
     collected, _ = collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
     collected[0].cut(5)
-    assert (collected[0].offsets, len(collected[0].headers)) == ([1], 1)
+    assert (collected[0].column("offset"), len(collected[0].column(rows.HEADERS))) == ([1], 1)
 
 
 def test_a_record_that_fails_after_an_element_has_no_copy() -> None:
     made = [(0, 1, True, None), *[(0, 2, True, None)] * 2, (0, 2, False, 3), (0, 2, True, None)]
     collected, _ = collect([out(*made, (0, 2, False, 4), (0, 3, True, None), (0, 3, True, None))])
-    assert collected[0].offsets == [1, 3, 3]
+    assert collected[0].column("offset") == [1, 3, 3]
     assert [(failure.offset, failure.step) for failure in collected[0].failures] == [(2, 3)]
 
 
 def test_elements_after_one_that_failed_have_no_copy_in_the_next_batch_either() -> None:
     first = out((0, 5, True, None), (0, 6, True, None), (0, 6, True, 1), facts=None)
     collected, _ = collect([first, out((0, 6, True, None), (0, 7, True, None))])
-    assert collected[0].offsets == [5, 7]
+    assert collected[0].column("offset") == [5, 7]
 
 
 def test_another_order_and_a_missing_end_are_errors() -> None:
