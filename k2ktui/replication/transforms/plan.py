@@ -26,7 +26,6 @@ _NARROW = frozenset(
 _CODEGEN = "WholeStageCodegen"
 _PARTS = ("key", "value")
 _POSITION, _ELEMENT = "__k2k_position", "__k2k_element"
-_HEADERS = "array<struct<key:string,value:binary>>"
 # Spark's errors for operators that cannot be part of an expression here.
 _WIDE_ERRORS = {
     "MISSING_GROUP_BY": "Aggregate",
@@ -173,7 +172,7 @@ class TransformPlan:
         """Evaluate all headers of the records; return them as names and values in turn."""
         from pyspark.sql import functions as f
 
-        expression = f.when(f.col(rows.KEPT), f.expr(text)).cast(_HEADERS)
+        expression = f.when(f.col(rows.KEPT), f.expr(text)).cast(rows.HEADERS_TYPE)
         frame, column = self._try(
             frame,
             expression,

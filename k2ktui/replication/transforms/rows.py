@@ -37,6 +37,8 @@ TOPIC = "__k2k_topic"
 PARTITION = "__k2k_partition"
 COUNTS = "__k2k_counts"
 
+#: Spark's type of the column ``headers``.
+HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 #: Columns of the records as they are read, and their types in Spark.
 _INPUT = {
     FACTS: "BINARY",
@@ -45,7 +47,7 @@ _INPUT = {
     HEADERS: "BINARY",
     "key": "BINARY",
     "value": "BINARY",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "headers": HEADERS_TYPE,
     "topic": "STRING",
     "partition": "INT",
     "offset": "BIGINT",
@@ -236,22 +238,16 @@ def _headers(columns: RecordColumns) -> list[list[dict[str, Any]]]:
 def _batch(columns: Mapping[str, Any], count: int, layout: InputLayout) -> pa.RecordBatch:
     import pyarrow as pa
 
-    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    every = {
-        FACTS: pa.binary(),
-        READER: pa.int32(),
-        TIME: pa.int64(),
-        HEADERS: pa.binary(),
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "headers": pa.list_(header),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        COUNTS: pa.list_(pa.int32()),
+    kinds = {
+        "BINARY": pa.binary(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "STRING": pa.string(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "ARRAY<INT>": pa.list_(pa.int32()),
+        HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     }
-    types = {name: every[name] for name in layout.columns}
+    types = {name: kinds[_INPUT[name]] for name in layout.columns}
     if layout.parser is not None:
         types[PARSED] = pa.struct(layout.parser.schema)
     arrays = []
