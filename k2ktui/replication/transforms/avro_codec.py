@@ -15,7 +15,7 @@ from k2ktui.engine.schemas.model import AVRO, Schema
 from k2ktui.registry.lookup_limit import LookupLimit
 from k2ktui.replication.transforms.avro_schema import AvroSchema, find_conflict, parse_schema
 from k2ktui.replication.transforms.avro_types import AvroType, make_type
-from k2ktui.replication.transforms.columns import ValueDecoder, encode_column, make_column
+from k2ktui.replication.transforms.columns import encode_column, make_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,17 +28,19 @@ _DEEPEST = 100
 
 
 @dataclass(frozen=True)
-class AvroDecoder:
-    """Decodes Avro.
+class AvroCodec:
+    """Decodes and encodes Avro.
 
     Attributes:
-        schema: the reader's schema, which the column has.
-        registry: has the writer's schema of the id before each value; None if values have no id,
-            and the writer's schema is the reader's.
+        schema: the schema of the column.
+        registry: has the writer's schema of the id before each value that is decoded; None if these
+            have no id, and the writer's schema is that of the column.
+        prefix: what stands before each value that is encoded: nothing, or the schema's id.
     """
 
     schema: AvroSchema
     registry: RegistrySettings | None = None
+    prefix: bytes = b""
 
     @property
     def type(self) -> AvroType:
@@ -53,6 +55,20 @@ class AvroDecoder:
             writers = _Writers(self.registry, self.schema, limit or LookupLimit())
         decoded = [_read(value, made, reader, writers) for value in values.to_pylist()]
         return make_column(decoded, made.arrow)
+
+    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
+        """Return the bytes of each value, and the rows that cannot be encoded."""
+        import fastavro
+
+        made, writer = _type(self.schema), _parse(self.schema)
+
+        def write(value: Any) -> bytes:
+            data = BytesIO()
+            data.write(self.prefix)
+            fastavro.schemaless_writer(data, writer, made.dump(value))
+            return data.getvalue()
+
+        return encode_column(column, write)
 
 
 def _read(value: bytes | None, made: AvroType, reader: Any, writers: _Writers | None) -> Any:
@@ -79,38 +95,6 @@ def _decode(value: bytes, start: int, writer: Any, reader: Any, made: AvroType) 
         return decoded if made.load is None else made.load(decoded)
     except Exception:  # any bytes are possible, and so is any error of the library
         return None
-
-
-@dataclass(frozen=True)
-class AvroEncoder:
-    """Encodes as Avro.
-
-    Attributes:
-        schema: the schema to write with.
-        prefix: what stands before each value: nothing, or the schema's id.
-    """
-
-    schema: AvroSchema
-    prefix: bytes = b""
-
-    @property
-    def reader(self) -> ValueDecoder:
-        """Decodes what it encodes, without a prefix."""
-        return AvroDecoder(self.schema)
-
-    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
-        """Return the bytes of each value, and the rows that cannot be encoded."""
-        import fastavro
-
-        made, writer = _type(self.schema), _parse(self.schema)
-
-        def write(value: Any) -> bytes:
-            data = BytesIO()
-            data.write(self.prefix)
-            fastavro.schemaless_writer(data, writer, made.dump(value))
-            return data.getvalue()
-
-        return encode_column(column, write)
 
 
 class _Writers(dict[int, Any]):

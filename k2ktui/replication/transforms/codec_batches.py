@@ -20,7 +20,7 @@ from k2ktui.replication.transforms import rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from k2ktui.replication.transforms.columns import ValueDecoder, ValueEncoder
+    from k2ktui.replication.transforms.columns import ValueCodec
 
 #: Columns of decoded keys and values; null for what cannot be decoded.
 DECODED = {"key": "__k2k_decoded_key", "value": "__k2k_decoded_value"}
@@ -40,8 +40,8 @@ class Codecs:
         prefixes: schema ids before keys and values that Spark encodes, by part of the record.
     """
 
-    decoders: Mapping[str, ValueDecoder] = field(default_factory=dict)
-    encoders: Mapping[str, ValueEncoder] = field(default_factory=dict)
+    decoders: Mapping[str, ValueCodec] = field(default_factory=dict)
+    encoders: Mapping[str, ValueCodec] = field(default_factory=dict)
     steps: Mapping[str, int] = field(default_factory=dict)
     keeps_originals: bool = False
     prefixes: Mapping[str, bytes] = field(default_factory=dict)

@@ -30,8 +30,8 @@ class MismatchedType(ValueError):
     """A column does not have the type that a schema wants; the text names the field."""
 
 
-class ValueDecoder(Protocol):
-    """Makes a column of encoded values."""
+class ValueCodec(Protocol):
+    """Makes a column of encoded values, and bytes of a column's values."""
 
     @property
     def type(self) -> AvroType:
@@ -47,14 +47,6 @@ class ValueDecoder(Protocol):
         Raises:
             ConnectionFailed, LoginFailed: a registry did not give a schema.
         """
-
-
-class ValueEncoder(Protocol):
-    """Makes bytes of a column's values."""
-
-    @property
-    def reader(self) -> ValueDecoder:
-        """Decodes what it encodes, without a prefix."""
 
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""

@@ -316,7 +316,7 @@ class TransformPlan:
             self._tried.append((f.lit(False), plan_steps(self._transform)[len(self._tried)]))
             try:
                 given = frame.select(part).schema[0].dataType
-                check_type(given, self._codecs.encoders[part].reader.type, part)
+                check_type(given, self._codecs.encoders[part].type, part)
             except MismatchedType as error:
                 raise self._refused(f"{self._step}: {safe_message(str(error), 400)}") from error
             return frame

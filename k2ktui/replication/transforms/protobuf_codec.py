@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.replication.transforms.avro_types import AvroType
-from k2ktui.replication.transforms.columns import ValueDecoder, encode_column, make_column
+from k2ktui.replication.transforms.columns import encode_column, make_column
 from k2ktui.replication.transforms.protobuf_types import (
     index_path,
     make_message_type,
@@ -42,16 +42,19 @@ class MessageSchema:
 
 
 @dataclass(frozen=True)
-class ProtobufDecoder:
-    """Decodes messages.
+class ProtobufCodec:
+    """Decodes and encodes messages.
 
     Attributes:
         schema: the message.
-        has_id: whether a schema's id and the message's indexes stand before each value.
+        has_id: whether a schema's id and the message's indexes stand before each value that is
+            decoded.
+        prefix: what stands before each value that is encoded: nothing, or the id and the indexes.
     """
 
     schema: MessageSchema
     has_id: bool = False
+    prefix: bytes = b""
 
     @property
     def type(self) -> AvroType:
@@ -71,6 +74,16 @@ class ProtobufDecoder:
                 decoded.append(None)
         return make_column(decoded, kind.arrow)
 
+    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
+        """Return the bytes of each value, and the rows that cannot be encoded."""
+        _, kind = _read(self.schema)
+
+        def write(value: Any) -> bytes:
+            message: bytes = kind.dump(value).SerializeToString(deterministic=True)
+            return self.prefix + message
+
+        return encode_column(column, write)
+
     def _parse(self, value: bytes, made: Any) -> Any:
         start = 0
         if self.has_id:
@@ -85,34 +98,6 @@ class ProtobufDecoder:
         size = message.ByteSize()
         message.DiscardUnknownFields()
         return message if message.ByteSize() == size else None
-
-
-@dataclass(frozen=True)
-class ProtobufEncoder:
-    """Encodes messages.
-
-    Attributes:
-        schema: the message.
-        prefix: what stands before each value: nothing, or the schema's id and the indexes.
-    """
-
-    schema: MessageSchema
-    prefix: bytes = b""
-
-    @property
-    def reader(self) -> ValueDecoder:
-        """Decodes what it encodes, without a prefix."""
-        return ProtobufDecoder(self.schema)
-
-    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
-        """Return the bytes of each value, and the rows that cannot be encoded."""
-        _, kind = _read(self.schema)
-
-        def write(value: Any) -> bytes:
-            message: bytes = kind.dump(value).SerializeToString(deterministic=True)
-            return self.prefix + message
-
-        return encode_column(column, write)
 
 
 @lru_cache(256)

@@ -18,15 +18,14 @@ from k2ktui.registry.id_lookup import id_of_version
 from k2ktui.registry.mapper import SchemaMapperSettings, read_mapper_settings
 from k2ktui.registry.registering import SchemaNotRegistered, require_schema
 from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
-from k2ktui.replication.transforms.avro_codec import AvroDecoder, AvroEncoder, read_avro_schema
+from k2ktui.replication.transforms.avro_codec import AvroCodec, read_avro_schema
 from k2ktui.replication.transforms.avro_schema import AvroSchema
 from k2ktui.replication.transforms.avro_types import make_type
 from k2ktui.replication.transforms.codec_batches import Codecs
-from k2ktui.replication.transforms.columns import ValueDecoder, ValueEncoder
+from k2ktui.replication.transforms.columns import ValueCodec
 from k2ktui.replication.transforms.protobuf_codec import (
     MessageSchema,
-    ProtobufDecoder,
-    ProtobufEncoder,
+    ProtobufCodec,
 )
 from k2ktui.replication.transforms.protobuf_compiler import collect_files, compile_files
 from k2ktui.text import safe_message, safe_text
@@ -87,8 +86,8 @@ class TransformSchemas:
             ConnectionFailed: a registry does not respond.
         """
         with self._lock:
-            decoders: dict[str, ValueDecoder] = {}
-            encoders: dict[str, ValueEncoder] = {}
+            decoders: dict[str, ValueCodec] = {}
+            encoders: dict[str, ValueCodec] = {}
             steps: dict[str, int] = {}
             prefixes: dict[str, bytes] = {}
             for part in _PARTS:
@@ -123,19 +122,19 @@ class TransformSchemas:
             elif transform.encoding_of(part) == "json" and own is not None:
                 self._target_id(own, JSON, step)
 
-    def _decoder(self, how: Format, name: str) -> ValueDecoder:
+    def _decoder(self, how: Format, name: str) -> ValueCodec:
         assert how.source is not None
         match how.kind:
             case "protobuf":
-                return ProtobufDecoder(self._read_message(how.source, name), how.source.has_id)
+                return ProtobufCodec(self._read_message(how.source, name), how.source.has_id)
             case "avro":
                 loaded = self._read("source", how.source, name)
                 registry = self._settings("source") if how.source.subject else None
-                return AvroDecoder(loaded.schema, registry)
+                return AvroCodec(loaded.schema, registry)
             case _:
                 raise AssertionError(f"{how.kind} is decoded without a schema")
 
-    def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> ValueEncoder:
+    def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> ValueCodec:
         own, decoded = transform.encode_schema_of(part), transform.format_of(part).source
         if transform.encoding_of(part) == "protobuf":
             return self._message_encoder(own or SchemaSource(), decoded, name, writes)
@@ -148,21 +147,21 @@ class TransformSchemas:
             read = SchemaSource(own.file) if own.file else own
             loaded = self._read("target", read, name)
         if not writes or not source.subject:
-            return AvroEncoder(loaded.schema)
+            return AvroCodec(loaded.schema)
         key = (own, source)
         if key not in self._prefixes:
             self._prefixes[key] = self._encode_id(self._require(own, source, loaded))
-        return AvroEncoder(loaded.schema, self._prefixes[key])
+        return AvroCodec(loaded.schema, prefix=self._prefixes[key])
 
     def _message_encoder(
         self, own: SchemaSource, decoded: SchemaSource | None, name: str, writes: bool
-    ) -> ProtobufEncoder:
+    ) -> ProtobufCodec:
         source = own if own.file else decoded
         assert source is not None
         schema = self._read_message(source, name)
         if not writes or not own.subject:
-            return ProtobufEncoder(schema)
-        return ProtobufEncoder(schema, self._target_id(own, PROTOBUF, name) + schema.indexes)
+            return ProtobufCodec(schema)
+        return ProtobufCodec(schema, prefix=self._target_id(own, PROTOBUF, name) + schema.indexes)
 
     def _target_id(self, own: SchemaSource, kind: str, name: str) -> bytes:
         """Return the bytes of the id that a subject of the target's registry has."""

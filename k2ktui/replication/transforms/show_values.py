@@ -13,7 +13,7 @@ from k2ktui.replication.transforms.columns import values_of
 from k2ktui.replication.transforms.transformed import Transformed
 
 if TYPE_CHECKING:
-    from k2ktui.replication.transforms.columns import ValueDecoder
+    from k2ktui.replication.transforms.columns import ValueCodec
 
 
 def show_decoded(records: Sequence[KafkaRecord], codecs: Codecs) -> list[KafkaRecord]:
@@ -28,16 +28,15 @@ def show_decoded(records: Sequence[KafkaRecord], codecs: Codecs) -> list[KafkaRe
 
 def show_encoded(transformed: Transformed, codecs: Codecs) -> Transformed:
     """Return transformed records with the encoded keys and values as JSON."""
-    readers = {part: encoder.reader for part, encoder in codecs.encoders.items()}
     return transformed.with_columns(
         {
-            "key": _as_json(transformed.column("key"), readers.get("key")),
-            "value": _as_json(transformed.column("value"), readers.get("value")),
+            "key": _as_json(transformed.column("key"), codecs.encoders.get("key")),
+            "value": _as_json(transformed.column("value"), codecs.encoders.get("value")),
         }
     )
 
 
-def _as_json(values: Sequence[bytes | None], decoder: ValueDecoder | None) -> list[bytes | None]:
+def _as_json(values: Sequence[bytes | None], decoder: ValueCodec | None) -> list[bytes | None]:
     if decoder is None:
         return list(values)
     import pyarrow as pa

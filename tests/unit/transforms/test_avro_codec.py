@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from k2ktui.registry.settings import RegistrySettings
 from k2ktui.replication.transforms import rows
-from k2ktui.replication.transforms.avro_codec import AvroDecoder, AvroEncoder
+from k2ktui.replication.transforms.avro_codec import AvroCodec
 from k2ktui.replication.transforms.avro_schema import AvroSchema, find_conflict
 from k2ktui.replication.transforms.avro_types import UnsupportedSchema, make_type
 from k2ktui.replication.transforms.codec_batches import (
@@ -162,11 +162,11 @@ def test_values_of_any_schema_come_back(data: st.DataObject) -> None:
     values = data.draw(st.lists(kind.values, max_size=4))
     encoded = [written(kind.schema, value) for value in values] + [None]
     schema = schema_of(kind.schema)
-    decoder, encoder = AvroDecoder(schema), AvroEncoder(schema)
-    assert decoder.type.ddl == kind.ddl
-    column = decoder.decode(pa.array(encoded, pa.binary()))
-    assert column.type == decoder.type.arrow and column.null_count == 1
-    again, failed = encoder.encode(column)
+    codec = AvroCodec(schema)
+    assert codec.type.ddl == kind.ddl
+    column = codec.decode(pa.array(encoded, pa.binary()))
+    assert column.type == codec.type.arrow and column.null_count == 1
+    again, failed = codec.encode(column)
     assert not failed
     if "decimal" in schema.text:  # of any length
         assert [numbers(schema, again_value) for again_value in again] == [
@@ -206,13 +206,13 @@ VALUE = {
 }
 
 
-def decoded(decoder: AvroDecoder, *values: bytes | None) -> list[Any]:
+def decoded(decoder: AvroCodec, *values: bytes | None) -> list[Any]:
     rows_decoded: list[Any] = decoder.decode(pa.array(values, pa.binary())).to_pylist()
     return rows_decoded
 
 
 def test_logical_types_are_dates_times_and_decimals() -> None:
-    decoder = AvroDecoder(schema_of(RECORD))
+    decoder = AvroCodec(schema_of(RECORD))
     (row,) = decoded(decoder, written(RECORD, VALUE))
     assert row == {**VALUE, "tags": [("b", 1), ("a", 2)]}
 
@@ -262,14 +262,14 @@ def test_what_is_no_schema_is_said(text: str) -> None:
 def test_bytes_of_another_schema_are_null(value: bytes) -> None:
     """Whatever the bytes are, they are decoded whole or not at all."""
     schema = schema_of(RECORD)
-    column = AvroDecoder(schema).decode(pa.array([value, written(RECORD, VALUE)], pa.binary()))
+    column = AvroCodec(schema).decode(pa.array([value, written(RECORD, VALUE)], pa.binary()))
     assert column[1].is_valid
     if column[0].is_valid:
-        assert AvroEncoder(schema).encode(column)[1] == []
+        assert AvroCodec(schema).encode(column)[1] == []
 
 
 def test_a_value_with_more_behind_it_is_null() -> None:
-    decoder = AvroDecoder(schema_of("string"))
+    decoder = AvroCodec(schema_of("string"))
     assert decoded(decoder, b"\x02a", b"\x02ab", b"\x04a", b"", None) == ["a", *[None] * 4]
 
 
@@ -282,10 +282,10 @@ def test_named_types_of_other_schemas_are_found() -> None:
     }
     pay = {"type": "record", "name": "Pay", "fields": [{"name": "sum", "type": "m.Money"}]}
     schema = schema_of(pay, money)
-    decoder = AvroDecoder(schema)
+    decoder = AvroCodec(schema)
     assert decoder.type.ddl == "STRUCT<`sum`: STRUCT<`cents`: BIGINT>>"
     assert decoded(decoder, b"\x0e") == [{"sum": {"cents": 7}}]
-    assert AvroEncoder(schema).encode(pa.array([{"sum": {"cents": 7}}])) == ([b"\x0e"], [])
+    assert AvroCodec(schema).encode(pa.array([{"sum": {"cents": 7}}])) == ([b"\x0e"], [])
 
 
 def test_what_does_not_fit_the_schema_is_not_encoded() -> None:
@@ -306,10 +306,10 @@ def test_what_does_not_fit_the_schema_is_not_encoded() -> None:
     bad: list[dict[str, object]] = [{"e": "B"}, {"f": b"a"}, {"e": None}, {"d": None}]
     bad.append({"d": Decimal("100.0")})
     column = pa.array([good, None, *(good | change for change in bad)])
-    encoded, failed = AvroEncoder(schema, b"prefix").encode(column)
+    encoded, failed = AvroCodec(schema, prefix=b"prefix").encode(column)
     assert failed == [2, 3, 4, 5, 6]
     assert encoded[0] is not None and encoded[0].startswith(b"prefix") and encoded[1] is None
-    (row,) = decoded(AvroDecoder(schema), encoded[0].removeprefix(b"prefix"))
+    (row,) = decoded(AvroCodec(schema), encoded[0].removeprefix(b"prefix"))
     assert row == {**good, "x": "left out"}
 
 
@@ -335,7 +335,8 @@ def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
     What expressions chose for the rows stays with them.
     """
     schema = schema_of({"type": "enum", "name": "E", "symbols": ["A"]})
-    codecs = Codecs({"value": AvroDecoder(schema)}, {"value": AvroEncoder(schema)}, {"value": 3})
+    codec = {"value": AvroCodec(schema)}
+    codecs = Codecs(codec, codec, {"value": 3})
     read = pa.RecordBatch.from_pydict(
         {"key": [b"k", b"l"], "value": pa.array([b"\0", b"\2"], pa.binary())}
     )
@@ -368,7 +369,7 @@ def test_a_registry_that_does_not_respond_fails_the_micro_batch_only() -> None:
         closed.bind(("127.0.0.1", 0))  # and nothing listens
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         settings = RegistrySettings("source", (url,), max_retries=0)
-        codecs = Codecs({"value": AvroDecoder(schema_of("string"), settings)})
+        codecs = Codecs({"value": AvroCodec(schema_of("string"), settings)})
         read = rows.facts_batch(b"-", rows.InputLayout())
         records = read.set_column(
             read.schema.get_field_index("value"), "value", pa.array([b"\0\0\0\0\7data"])
@@ -384,7 +385,7 @@ def test_a_silent_registry_fails_the_micro_batch_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         settings = RegistrySettings("source", (url,), max_retries=0)
-        decoder = AvroDecoder(schema_of("string"), settings)
+        decoder = AvroCodec(schema_of("string"), settings)
         read = rows.facts_batch(b"-", rows.InputLayout())
         at = read.schema.get_field_index("value")
         records = [read.set_column(at, "value", pa.array([b"\0\0\0\0%cdata" % n])) for n in (7, 8)]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from k2ktui.replication.transforms.avro_types import UnsupportedSchema
 from k2ktui.replication.transforms.protobuf_codec import (
     MessageSchema,
-    ProtobufDecoder,
-    ProtobufEncoder,
+    ProtobufCodec,
 )
 from k2ktui.replication.transforms.protobuf_types import (
     index_path,
@@ -137,14 +136,14 @@ def messages(draw: st.DrawFn) -> Any:
 def test_messages_come_back(sent: list[Any]) -> None:
     """Absent fields with presence stay absent, and others keep their values."""
     encoded = [message.SerializeToString(deterministic=True) for message in sent]
-    decoder = ProtobufDecoder(ALL)
-    column = decoder.decode(pa.array([*encoded, None], pa.binary()))
-    assert column.type == decoder.type.arrow and column.null_count == 1
-    assert ProtobufEncoder(ALL).encode(column) == ([*encoded, None], [])
+    codec = ProtobufCodec(ALL)
+    column = codec.decode(pa.array([*encoded, None], pa.binary()))
+    assert column.type == codec.type.arrow and column.null_count == 1
+    assert codec.encode(column) == ([*encoded, None], [])
 
 
 def test_types_are_those_of_spark() -> None:
-    ddl = ProtobufDecoder(ALL).type.ddl
+    ddl = ProtobufCodec(ALL).type.ddl
     for name, (_, _, kind) in SCALARS.items():
         assert f"`one_{name}`: {kind}," in ddl and f"`many_{name}`: ARRAY<{kind}>," in ddl
     assert "`state`: STRING, `item`: STRUCT<`sku`: STRING, `count`: INT>" in ddl
@@ -153,7 +152,7 @@ def test_types_are_those_of_spark() -> None:
 
 def test_unset_fields_and_enumerations_are_columns() -> None:
     value = MADE(state=1, one_uint64=1 << 63).SerializeToString()
-    (row,) = ProtobufDecoder(ALL).decode(pa.array([value])).to_pylist()
+    (row,) = ProtobufCodec(ALL).decode(pa.array([value])).to_pylist()
     assert (row["state"], row["one_uint64"]) == ("DONE", Decimal(1 << 63))
     assert (row["one_string"], row["opt_string"], row["item"]) == ("", None, None)
     assert (row["left"], row["items"], row["tags"]) == (None, [], [])
@@ -171,7 +170,7 @@ def test_unset_fields_and_enumerations_are_columns() -> None:
     ],
 )
 def test_what_does_not_fit_is_not_encoded(change: dict[str, Any]) -> None:
-    assert ProtobufEncoder(ALL).encode(pa.array([change, None]))[1] == [0]
+    assert ProtobufCodec(ALL).encode(pa.array([change, None]))[1] == [0]
 
 
 def test_what_would_be_lost_is_not_decoded() -> None:
@@ -185,15 +184,15 @@ def test_what_would_be_lost_is_not_decoded() -> None:
         b"\xff",
         b"",
     ]
-    column = ProtobufDecoder(ALL).decode(pa.array(values, pa.binary()))
+    column = ProtobufCodec(ALL).decode(pa.array(values, pa.binary()))
     assert column.is_valid().to_pylist() == [False, False, False, True]
 
 
 @given(st.binary(max_size=20))
 def test_any_bytes_are_decoded_whole_or_not_at_all(value: bytes) -> None:
-    column = ProtobufDecoder(ALL).decode(pa.array([value], pa.binary()))
+    column = ProtobufCodec(ALL).decode(pa.array([value], pa.binary()))
     if column[0].is_valid:
-        assert ProtobufEncoder(ALL).encode(column)[1] == []
+        assert ProtobufCodec(ALL).encode(column)[1] == []
 
 
 def test_an_id_and_the_indexes_of_the_message_come_before_the_data() -> None:
@@ -204,9 +203,9 @@ def test_an_id_and_the_indexes_of_the_message_come_before_the_data() -> None:
     prefix = b"\0\0\0\0\7"
     data = write_index_path(path) + b"\x08\x01"
     values = [prefix + data, prefix + b"\0\x08\x01", data, prefix, prefix + b"\x80", None]
-    column = ProtobufDecoder(inner, has_id=True).decode(pa.array(values, pa.binary()))
+    column = ProtobufCodec(inner, has_id=True).decode(pa.array(values, pa.binary()))
     assert column.to_pylist() == [{"x": True}, *[None] * 5]
-    encoder = ProtobufEncoder(inner, prefix + write_index_path(path))
+    encoder = ProtobufCodec(inner, prefix=prefix + write_index_path(path))
     assert encoder.encode(column)[0][0] == prefix + data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k2ktui.engine.schemas.model import AVRO, PROTOBUF, Schema, SchemaReference, SchemaVersion
-from k2ktui.replication.transforms.protobuf_codec import MessageSchema, ProtobufDecoder
+from k2ktui.replication.transforms.protobuf_codec import MessageSchema, ProtobufCodec
 from k2ktui.replication.transforms.protobuf_compiler import collect_files, compile_files
 
 pytest.importorskip("pyarrow")  # of the extra ``transform``
@@ -37,7 +37,7 @@ def test_imports_come_from_their_subjects_and_from_google() -> None:
     descriptors = compiled(registered(ORDER, *money), **money)
     schema = MessageSchema("shop.Order", descriptors)
     assert schema.indexes == b"\2\2"  # the second message of its own file
-    assert ProtobufDecoder(schema).type.ddl == (
+    assert ProtobufCodec(schema).type.ddl == (
         "STRUCT<`price`: STRUCT<`units`: BIGINT>, `at`: STRUCT<`seconds`: BIGINT, `nanos`: INT>>"
     )
     assert MessageSchema("shop.Order.Line", descriptors).indexes == b"\4\2\0"
@@ -52,7 +52,7 @@ def test_files_import_each_other_through_one_another() -> None:
     main = registered(
         HEAD + 'import "a"; import "schema.proto"; message M { A a = 1; C c = 2; }', *others
     )
-    assert ProtobufDecoder(MessageSchema("M", compiled(main, **others))).type.ddl == (
+    assert ProtobufCodec(MessageSchema("M", compiled(main, **others))).type.ddl == (
         "STRUCT<`a`: STRUCT<`b`: STRUCT<`n`: INT>>, `c`: STRUCT<`n`: INT>>"
     )
 
