@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +14,7 @@ from k2ktui.engine.transforms.header_names import HeaderRules, OriginHeader
 from k2ktui.log.record_headers import change_headers
 from k2ktui.log.records import Records, concatenate
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
-from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +27,37 @@ class DeadLetterOwner:
         """Dead letters are not part of the mapping."""
 
 
-@dataclass(frozen=True, slots=True)
-class LetterMaker:
-    """Makes the dead letters of one source partition.
+def make_letters(
+    reader: PartitionReader,
+    records: Records,
+    causes: Sequence[tuple[str, str]],
+    pipeline: str,
+    origin: OriginHeader | None,
+) -> Records:
+    """Return the dead letters of records that failed.
 
-    Attributes:
-        source: the partition.
+    Args:
+        reader: their partition.
+        records: as they are on the source, in offset order.
+        causes: the step that each of them failed, and why.
         pipeline: name of the pipeline.
         origin: header that marks where records came from.
-        now: stamp dead letters with the current time.
+
+    Raises:
+        CorruptBatch: the headers of a record cannot be read.
     """
-
-    source: SourcePartition
-    pipeline: str
-    origin: OriginHeader | None
-    now: bool
-
-    def make(self, records: Records, step: str, cause: str) -> Records:
-        """Return the dead letters of records that failed a step.
-
-        Raises:
-            CorruptBatch: the headers of a record cannot be read.
-        """
+    if reader.assignment.route.now_timestamps:
+        stamps = np.full_like(records.timestamps, now_ms())
+        records = Records(records.offsets, stamps, records.tails)
+    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row, why in enumerate(causes):
+        rows[why].append(row)
+    letters = []
+    for (step, cause), some in rows.items():
         rules = HeaderRules(
             added=ORIGIN_HEADERS, constants=((STEP_HEADER, step), (CAUSE_HEADER, cause))
         )
-        if self.now:
-            stamps = np.full_like(records.timestamps, now_ms())
-            records = Records(records.offsets, stamps, records.tails)
-        return change_headers(records, rules, self.source, self.pipeline, self.origin)
-
-
-def in_offset_order(letters: list[Records]) -> Records:
-    """Return dead letters of several steps or causes in the order of their source offsets."""
-    records = concatenate(letters)
-    return records.take(np.argsort(records.offsets, kind="stable"))
+        failed = records.take(np.array(some, dtype=np.int64))
+        letters.append(change_headers(failed, rules, reader.source, pipeline, origin))
+    made = concatenate(letters)
+    return made.take(np.argsort(made.offsets, kind="stable"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.log.records import I64, U8, Records
 from k2ktui.log.schema_id_batches import UnknownIds, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
-from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
+from k2ktui.replication.copying.dead_letters import make_letters
 from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.partition_faults import REFUSED_SCHEMA, UNKNOWN_SCHEMA
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -125,21 +124,10 @@ class SchemaIdStage:
         self, reader: PartitionReader, records: Records, unknown: UnknownIds
     ) -> Records:
         """Return the dead letters of records with unknown ids, which are as on the source."""
-        now = reader.assignment.route.now_timestamps
-        maker = LetterMaker(reader.source, self._pipeline, self._origin, now)
-        rows: dict[UsedId, list[int]] = defaultdict(list)
-        for row, used in unknown.by_row.items():
-            rows[used].append(row)
-        return in_offset_order(
-            [
-                maker.make(
-                    records.take(np.array(rows_of_id, dtype=np.int64)),
-                    schema_step(used[0]),
-                    describe_unknown_schema(*used),
-                )
-                for used, rows_of_id in rows.items()
-            ]
-        )
+        rows = unknown.rows
+        used = [unknown.by_row[row] for row in rows.tolist()]
+        causes = [(schema_step(part), describe_unknown_schema(part, id_)) for part, id_ in used]
+        return make_letters(reader, records.take(rows), causes, self._pipeline, self._origin)
 
     def _fault(self, reader: PartitionReader, used: UsedId, offset: int) -> Fault:
         source, (part, schema_id) = reader.source, used

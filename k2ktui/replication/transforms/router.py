@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.dead_letters import describe_cause
-from k2ktui.engine.transforms.model import Transform, plan_steps
+from k2ktui.engine.transforms.model import plan_steps
 from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record_headers import change_headers
 from k2ktui.log.records import I64, Records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_router import choose_partitions, encode_letters, spread
-from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
+from k2ktui.replication.copying.dead_letters import make_letters
 from k2ktui.replication.copying.known_schemas import KnownSchemas
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -24,7 +23,7 @@ from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot_task import Route, SkippedRecords, SlotTask, UnknownSchemas
 from k2ktui.replication.transforms.rows import PARTITION, TOPIC, join_record
 from k2ktui.replication.transforms.schema_ids import TransformedIds
-from k2ktui.replication.transforms.transformed import Failure, Transformed
+from k2ktui.replication.transforms.transformed import Transformed
 
 
 class TransformRouter:
@@ -73,22 +72,28 @@ class TransformRouter:
         """Stop the partition before the first record that failed, or return the dead letters."""
         if not transformed.failures or self._transform.on_error == "skip":
             return None
-        first = transformed.failures[0]
+        failures, steps = transformed.failures, plan_steps(self._transform)
+        first = failures[0]
         if self._transform.on_error == "deadLetter":
+            causes = [(step, describe_cause(self._transform, step)) for step in steps]
             try:
-                return make_dead_letters(
-                    transformed.failures,
-                    self._transform,
-                    reader.source,
-                    self._task,
-                    now=reader.assignment.route.now_timestamps,
+                return make_letters(
+                    reader,
+                    Records(
+                        np.array([failure.offset for failure in failures], dtype=np.int64),
+                        np.array([failure.timestamp for failure in failures], dtype=np.int64),
+                        [join_record(f.key, f.value, f.headers) for f in failures],
+                    ),
+                    [causes[failure.step] for failure in failures],
+                    self._pipeline,
+                    self._task.origin,
                 )
             except CorruptBatch as error:
                 _stop_before(reader, transformed, first.offset)
                 reader.corrupt(error, first.offset)
                 return None
         _stop_before(reader, transformed, first.offset)
-        step = plan_steps(self._transform)[first.step]
+        step = steps[first.step]
         if step.startswith("sink."):
             reader.stop(partition_faults.SINK.at(reader.source, first.offset, step=step))
         else:
@@ -166,41 +171,6 @@ def _stop_before(reader: PartitionReader, transformed: Transformed, offset: int)
     transformed.cut(offset)
     # The epoch of the last record before it is not known here.
     reader.restore(replace(reader.state, handed=offset, epoch=-1, fault=None))
-
-
-def make_dead_letters(
-    failures: Sequence[Failure],
-    transform: Transform,
-    source: SourcePartition,
-    task: SlotTask,
-    *,
-    now: bool,
-) -> Records:
-    """Return the dead letters of records that failed: as they were, with origin and cause.
-
-    Args:
-        failures: the records, in offset order.
-        transform: what they failed.
-        source: their partition.
-        task: the slot's task.
-        now: stamp them with the current time.
-
-    Raises:
-        CorruptBatch: the headers of a record cannot be read.
-    """
-    steps = plan_steps(transform)
-    maker = LetterMaker(source, task.state_topics.pipeline, task.origin, now)
-    made = []
-    for number in sorted({failure.step for failure in failures}):
-        step = steps[number]
-        failed = [failure for failure in failures if failure.step == number]
-        records = Records(
-            np.array([failure.offset for failure in failed], dtype=np.int64),
-            np.array([failure.timestamp for failure in failed], dtype=np.int64),
-            [join_record(failure.key, failure.value, failure.headers) for failure in failed],
-        )
-        made.append(maker.make(records, step, describe_cause(transform, step)))
-    return in_offset_order(made)
 
 
 def spread_routed(
