@@ -237,8 +237,7 @@ def _decimal(schema: Mapping[str, Any], path: str, size: int) -> AvroType:
 
     def load(value: Any) -> Decimal:
         number = int.from_bytes(_bytes(value), "big", signed=True)
-        digits = tuple(map(int, str(abs(number))))
-        return Decimal((int(number < 0), digits, -scale))
+        return Decimal(f"{number}E-{scale}")
 
     def dump(value: Decimal) -> bytes:
         sign, digits, exponent = value.as_tuple()

@@ -137,7 +137,12 @@ class TransformSchemas:
     def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> ValueCodec:
         own, decoded = transform.encode_schema_of(part), transform.format_of(part).source
         if transform.encoding_of(part) == "protobuf":
-            return self._message_encoder(own or SchemaSource(), decoded, name, writes)
+            source = own if own is not None and own.file else decoded
+            assert source is not None
+            message, prefix = self._read_message(source, name), b""
+            if writes and own is not None and own.subject:
+                prefix = self._target_id(own, PROTOBUF, name) + message.indexes
+            return ProtobufCodec(message, prefix=prefix)
         if own is None:
             assert decoded is not None
             loaded = self._read("source", decoded, name)
@@ -152,16 +157,6 @@ class TransformSchemas:
         if key not in self._prefixes:
             self._prefixes[key] = self._encode_id(self._require(own, source, loaded))
         return AvroCodec(loaded.schema, prefix=self._prefixes[key])
-
-    def _message_encoder(
-        self, own: SchemaSource, decoded: SchemaSource | None, name: str, writes: bool
-    ) -> ProtobufCodec:
-        source = own if own.file else decoded
-        assert source is not None
-        schema = self._read_message(source, name)
-        if not writes or not own.subject:
-            return ProtobufCodec(schema)
-        return ProtobufCodec(schema, prefix=self._target_id(own, PROTOBUF, name) + schema.indexes)
 
     def _target_id(self, own: SchemaSource, kind: str, name: str) -> bytes:
         """Return the bytes of the id that a subject of the target's registry has."""

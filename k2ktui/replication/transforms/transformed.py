@@ -124,8 +124,8 @@ class Transformed:
         failed = rows.column(_FAILED)
         if failed.null_count < len(failed):
             self._fail(rows.filter(failed.is_valid()))
-            bad = pc.is_in(rows.column(_OFFSET), pc.unique(_failing(rows)))
-            rows = rows.filter(pc.invert(bad))
+            bad = rows.column(_OFFSET).filter(failed.is_valid())
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(_OFFSET), bad)))
         kept = rows.filter(rows.column(_KEPT))
         if self.failures:  # of what was made of the last record, the rest may come now
             kept = kept.filter(pc.not_equal(kept.column(_OFFSET), self.failures[-1].offset))
@@ -181,11 +181,6 @@ def _changed_headers(transform: Transform, transformed: Transformed) -> list[byt
 def _encode_headers(pairs: Sequence[bytes | None]) -> bytes:
     """Return headers whose names and values are given in turn."""
     return encode_varint(len(pairs) // 2) + b"".join(map(encode_nullable, pairs))
-
-
-def _failing(rows: pa.RecordBatch) -> pa.Array:
-    """Return the offsets of the rows that failed."""
-    return rows.column(_OFFSET).filter(rows.column(_FAILED).is_valid())
 
 
 def collect(batches: Iterable[pa.RecordBatch]) -> tuple[dict[int, Transformed], bytes]:
