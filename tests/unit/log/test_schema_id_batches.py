@@ -22,10 +22,10 @@ from k2ktui.engine.schemas.ids import (
 from k2ktui.log.batch import HEADER_BYTES, Batch, CorruptBatch, split_batches, stamp_producer
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
+from k2ktui.log.record_headers import encode_headers
 from k2ktui.log.records import Records, decode_records, encode_nullable
 from k2ktui.log.schema_id_batches import MappedBatch, UnresolvedSchemas, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
-from k2ktui.log.varints import encode_varint
 
 KEY, VALUE = SchemaPart.KEY, SchemaPart.VALUE
 BOTH = SchemaRule()
@@ -91,7 +91,9 @@ def _batch(
     records: list[tuple[bytes | None, bytes | None, list[Header]]], codec: int
 ) -> tuple[Batch, list[KafkaRecord]]:
     tails = [
-        encode_nullable(key) + encode_nullable(value) + _encode_headers(headers)
+        encode_nullable(key)
+        + encode_nullable(value)
+        + encode_headers([(name.encode(), content) for name, content in headers])
         for key, value, headers in records
     ]
     offsets = range(len(tails))
@@ -99,13 +101,6 @@ def _batch(
     (built,) = build_batches(batch_records, codec, 1 << 20)
     (batch,) = split_batches(built.data)
     return batch, [record_at(batch_records, row, TimestampType.CREATE) for row in offsets]
-
-
-def _encode_headers(headers: list[Header]) -> bytes:
-    encoded = [encode_varint(len(headers))]
-    for name, value in headers:
-        encoded += [encode_nullable(name.encode()), encode_nullable(value)]
-    return b"".join(encoded)
 
 
 def _parsed(mapped: MappedBatch | None) -> Batch:
