@@ -392,11 +392,7 @@ def _quote(path: str) -> str:
 
 def _operators(plan: Any) -> Iterator[str]:
     """Yield the names of a plan's operators, those of subqueries included."""
-    name = plan.nodeName()
-    if name == "AdaptiveSparkPlan":
-        yield from _operators(plan.initialPlan())
-        return
-    yield name
+    yield plan.nodeName()
     if plan.subqueries().size():
         yield "Subquery"
     children = plan.children()

@@ -124,15 +124,10 @@ class TransformSchemas:
 
     def _decoder(self, how: Format, name: str) -> ValueCodec:
         assert how.source is not None
-        match how.kind:
-            case "protobuf":
-                return ProtobufCodec(self._read_message(how.source, name), how.source.has_id)
-            case "avro":
-                loaded = self._read("source", how.source, name)
-                registry = self._settings("source") if how.source.subject else None
-                return AvroCodec(loaded.schema, registry)
-            case _:
-                raise AssertionError(f"{how.kind} is decoded without a schema")
+        if how.kind == "protobuf":
+            return ProtobufCodec(self._read_message(how.source, name), how.source.has_id)
+        loaded = self._read("source", how.source, name)
+        return AvroCodec(loaded.schema, self._settings("source") if how.source.subject else None)
 
     def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> ValueCodec:
         own, decoded = transform.encode_schema_of(part), transform.format_of(part).source
