@@ -87,11 +87,13 @@ class KnownSchemas:
             K2kError: a registry did not answer; what was found before is kept.
         """
         self.asked_since = self.asked_since or monotonic()
-        limit = limit or LookupLimit(inf)
         lookup = self._pool.submit(self._resolve, list(asked))
         try:
-            with limit.spend():
-                await self._wait(loop, lookup, monotonic() + limit.left)
+            if limit is None:
+                await self._wait(loop, lookup, inf)
+            else:
+                with limit.spend():
+                    await self._wait(loop, lookup, monotonic() + limit.left)
         except K2kError as error:
             self.trouble = error
             raise
