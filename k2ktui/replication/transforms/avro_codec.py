@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -116,12 +116,19 @@ class _Writers(dict[int, Any]):
         return self[schema_id]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Registry:
     """A registry's client, and the schemas that it has found; micro-batches share them."""
 
-    client: RegistryClient
+    settings: RegistrySettings
     known: dict[int, AvroSchema] = field(default_factory=dict)
+
+    @cached_property
+    def client(self) -> RegistryClient:
+        """Its client, made when the first schema is looked up."""
+        from k2ktui.registry.client import RegistryClient  # not for workers without a registry
+
+        return RegistryClient(self.settings)
 
     def find(self, schema_id: int) -> AvroSchema | None:
         """Return the schema of an id; None if there is none that is Avro."""
@@ -139,11 +146,9 @@ _registries: dict[str, _Registry] = {}
 
 
 def _registry(settings: RegistrySettings) -> _Registry:
-    from k2ktui.registry.client import RegistryClient  # not for workers without a registry
-
     name = sha256(pickle.dumps(settings)).hexdigest()
     if name not in _registries:
-        _registries[name] = _Registry(RegistryClient(settings))
+        _registries[name] = _Registry(settings)
     return _registries[name]
 
 

@@ -364,6 +364,14 @@ def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
     }
 
 
+def test_values_without_a_schema_id_need_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("k2ktui.registry.client.RegistryClient", None)
+    settings = RegistrySettings("source", ("http://127.0.0.1:1",))
+    codec = AvroCodec(schema_of("string"), settings)
+    assert decoded(codec) == []
+    assert decoded(codec, None, b"", b"\2a", b"\0\0\0\0") == [None] * 4
+
+
 def test_a_registry_that_does_not_respond_fails_the_micro_batch_only() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and nothing listens
