@@ -111,7 +111,7 @@ class _Writers(dict[int, Any]):
         schema = self._registry.known.get(schema_id)
         if schema is None:
             schema = self._limit.ask(lambda: self._registry.find(schema_id))
-        usable = schema is not None and not _conflict(schema, self._reader)
+        usable = schema is not None and _fits(schema, self._reader)
         self[schema_id] = _parse(schema) if usable else None
         return self[schema_id]
 
@@ -182,8 +182,12 @@ def _type(schema: AvroSchema) -> AvroType:
 
 
 @lru_cache(1024)
-def _conflict(writer: AvroSchema, reader: AvroSchema) -> str:
-    return find_conflict(writer, reader)
+def _fits(writer: AvroSchema, reader: AvroSchema) -> bool:
+    """Return whether numbers mean the same to both; false if types are nested too deeply."""
+    try:
+        return not find_conflict(writer, reader)
+    except (RecursionError, ValueError):
+        return False
 
 
 @lru_cache(1024)

@@ -52,7 +52,7 @@ def parse_schema(schema: AvroSchema, named: dict[str, Any] | None = None) -> Any
         for text in schema.texts:
             parsed = fastavro.parse_schema(_without_logical(json.loads(text)), named)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error).replace(LOGICAL_TYPE, "logicalType")) from error
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is not an Avro schema: {type(error).__name__} {error}") from error
     return parsed
@@ -99,6 +99,7 @@ def _meanings(schema: AvroSchema) -> dict[str, tuple[str, int]]:
 
 
 def _without_logical(schema: Any) -> Any:
+    """Rename logical types, and drop what makes the library take a schema for a parsed one."""
     if isinstance(schema, list):
         return [_without_logical(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -108,6 +109,7 @@ def _without_logical(schema: Any) -> Any:
         if key in ("type", "items", "values")
         else value
         for key, value in schema.items()
+        if not key.startswith("__")
     }
     if isinstance(plain.get("fields"), list):
         plain["fields"] = [_without_logical(field) for field in plain["fields"]]

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.replication.transforms import rows
+from k2ktui.replication.transforms import avro_codec, rows
 from k2ktui.replication.transforms.avro_codec import AvroCodec
-from k2ktui.replication.transforms.avro_schema import AvroSchema, find_conflict
+from k2ktui.replication.transforms.avro_schema import LOGICAL_TYPE, AvroSchema, find_conflict
 from k2ktui.replication.transforms.avro_types import UnsupportedSchema, make_type
 from k2ktui.replication.transforms.codec_batches import (
     DECODED,
@@ -327,6 +327,54 @@ def test_numbers_with_another_meaning_are_a_conflict() -> None:
     assert find_conflict(cents, mills) == ".a[].at"
     tree = {"name": "next", "type": ["null", "R"]}
     assert find_conflict(schema_of({"type": "record", "name": "R", "fields": [tree]}), micros) == ""
+
+
+def test_types_with_the_same_short_name_have_their_own_meanings() -> None:
+    def record(*units: str) -> AvroSchema:
+        fields = [
+            {
+                "name": unit,
+                "type": {
+                    "type": "record",
+                    "name": f"{unit}.T",
+                    "fields": [{"name": "at", "type": logical("long", f"timestamp-{unit}")}],
+                },
+            }
+            for unit in units
+        ]
+        again = {"name": "again", "type": "millis.T"}
+        return schema_of({"type": "record", "name": "R", "fields": [*fields, again]})
+
+    assert find_conflict(record("millis", "micros"), record("micros", "millis")) == ""
+
+
+def test_a_schema_is_not_taken_for_one_that_is_parsed() -> None:
+    """The marks of the library's parsed schemas are attributes without a meaning."""
+    marks = {
+        "__fastavro_parsed": True,
+        "__named_schemas": {"A": {"type": "array", "items": "A"}},
+        LOGICAL_TYPE: "timestamp-millis",
+    }
+    field = {"name": "at", "type": {"type": "long"} | marks}
+    made = {"type": "record", "name": "R", "fields": [field]} | marks
+    assert make_type(schema_of(made)).ddl == "STRUCT<`at`: BIGINT>"
+    field["type"] = "A"
+    with pytest.raises(ValueError, match="A"):
+        make_type(schema_of(made))
+    with pytest.raises(ValueError, match="'logicalType': 'date'"):
+        make_type(schema_of(logical("lnog", "date")))
+
+
+def test_a_writer_with_endless_types_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = [
+        {"type": "record", "name": f"R{n}", "fields": [{"name": "f", "type": f"R{n - 1}"}]}
+        for n in range(1, 3000)
+    ]
+    first = {"type": "record", "name": "R0", "fields": [{"name": "f", "type": "long"}]}
+    found = schema_of([first, *chain])
+    monkeypatch.setattr(f"{avro_codec.__name__}._Registry.find", lambda *_: found)
+    settings = RegistrySettings("source", ("http://127.0.0.1:2",))
+    assert decoded(AvroCodec(schema_of("long"), settings), b"\0\0\0\0\1\2") == [None]
 
 
 def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
