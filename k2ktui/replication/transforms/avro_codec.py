@@ -183,7 +183,7 @@ def _type(schema: AvroSchema) -> AvroType:
 
 @lru_cache(1024)
 def _fits(writer: AvroSchema, reader: AvroSchema) -> bool:
-    """Return whether numbers mean the same to both; false if types are nested too deeply."""
+    """Return whether numbers mean the same to both; false if their types are too many."""
     try:
         return not find_conflict(writer, reader)
     except (RecursionError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 #: Has the logical type of a parsed schema, so that Avro's library reads and writes plain numbers.
@@ -20,6 +21,8 @@ _MEANINGFUL = (
     "local-timestamp-micros",
     "local-timestamp-nanos",
 )
+# A type has its parts wherever it is named: 20 records that name each other twice have so many.
+_MOST_PARTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ def find_conflict(writer: AvroSchema, reader: AvroSchema) -> str:
     """Return the first field whose numbers mean something else to the reader; "" for none.
 
     Avro's rules compare types only, so that milliseconds would be read as microseconds.
+
+    Raises:
+        ValueError: a schema has too many parts, or is not an Avro schema.
+        RecursionError: its types are nested too deeply.
     """
     by_writer, by_reader = _meanings(writer), _meanings(reader)
     return next(
@@ -78,8 +85,11 @@ def _meanings(schema: AvroSchema) -> dict[str, tuple[str, int]]:
     """Return the logical type and the scale of fields that have one, by their path."""
     named: dict[str, Any] = {}
     meanings: dict[str, tuple[str, int]] = {}
+    parts = count()
 
     def walk(part: Any, path: str, opened: tuple[str, ...]) -> None:
+        if next(parts) >= _MOST_PARTS:
+            raise ValueError("an Avro schema with too many parts")
         if isinstance(part, list):
             for branch in part:
                 walk(branch, path, opened)
