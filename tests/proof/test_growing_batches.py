@@ -88,7 +88,6 @@ def test_every_codec_onto_every_kind_of_target(
     topics = [*plain, *headers, *transform, *two_megabytes(source, target), *larges, other]
     rules = {"replication.headers": HEADERS, "replication.transform": TRANSFORM}
     pipeline = make_pipeline(topics, rules)
-    pipeline.waits_briefly = True
     run = pipeline.start()
     eventually(lambda: pipeline.is_caught_up(*topics), lambda: f"copied\n{run.tail()}", RUN_TIMEOUT)
     expect_no_repeats(run)
