@@ -27,12 +27,16 @@ _ALONE_S = 20
 
 @dataclass
 class RunRecords:
-    """A pipeline's run records; each is written in a transaction of the last run that bumped."""
+    """A pipeline's run records; each is written in a transaction of the last run that bumped.
+
+    ``forgotten`` has the files whose editions a run of an earlier release did not write again.
+    """
 
     written: list[Run] = field(default_factory=lambda: [Run(0, 0)])
     committed: Run = field(default_factory=lambda: Run(0, 0))
     owner: str = ""
     divisions: int = 0
+    forgotten: set[str] = field(default_factory=set)
     _open: Run | None = None
     _terms: int = 0
 
@@ -72,7 +76,10 @@ class RunRecords:
 
     def compact(self) -> None:
         """Remove what no reader of committed records sees, and what is not the newest."""
+        before = self.editions.known
         self.written = [record for record in (self.committed, self._open) if record is not None]
+        after = self.editions
+        self.forgotten |= {old.digest for old in before if after.find(old.digest) is None}
 
 
 class LayoutRegister:

@@ -79,8 +79,10 @@ def counts(runs: LayoutRuns, run: SharingRun) -> bool:
     digests = {member.digest for member in runs.live}
     if NO_FILE in digests:
         return True
-    known = runs.records.committed.editions
-    assert all(known.find(digest) for digest in digests), "each new file was rolled out"
+    known, forgotten = runs.records.committed.editions, runs.records.forgotten
+    assert all(known.find(digest) or digest in forgotten for digest in digests), (
+        "each new file was rolled out"
+    )
     newest = max(
         digests, key=lambda edition: ((found := known.find(edition)) and found.number) or 0
     )
@@ -102,6 +104,21 @@ def test_whatever_happens_the_newest_file_counts(happening: list[Any], files: li
     for action in happening:
         do(runs, action, files)
     settle(runs)
+
+
+def test_an_edition_may_be_forgotten_while_its_run_lives() -> None:
+    """A run of an earlier release copies alone, and its run record is all that is kept."""
+    runs = LayoutRuns()
+    old = start(runs, 5, OLD)
+    pass_seconds(runs, 9)
+    runs.start_alone()
+    runs.file = NEW
+    pass_seconds(runs, 4)
+    new = runs.join(0)
+    runs.records.compact()
+    assert runs.records.forgotten == {OLD}
+    settle(runs)
+    assert len(new.holds) == 3 and not old.holds
 
 
 def start(runs: LayoutRuns, number: int, file: str) -> SharingRun:
