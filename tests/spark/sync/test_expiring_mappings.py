@@ -19,7 +19,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.commands.cli import k2ktui_json
-from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.oracle.group_offsets import commit_offsets, committed
 from tests.support.pipelines.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,9 @@ def test_mappings_outlive_their_topics_retention_and_the_source(
             assert {basis for _, basis in before.values()} == {"exact", "end"}
             assert run.running
         source.restart()
-        end_offsets(source, topic)  # it leads its partitions again
+        # It leads its partitions and coordinates the group again: until then, a plan misses groups.
+        end_offsets(source, topic)
+        assert committed(source, f"{topic}-middle") == {(topic, 0): offsets["middle"]}
         # What expires because nothing runs is found by comparing records.
         delete_before(target, mappings, end_offsets(target, mappings)[0])
         assert translated(pipeline)["middle"] == before["middle"]
