@@ -55,7 +55,9 @@ class World:
     landed: int = 0  # target offset after it
 
     def produce(self, contents: Iterable[int]) -> None:
-        self.source += contents
+        # Others than before the topic was created again: with the same records at the same offsets,
+        # it is the same log.
+        self.source += [content + 10 * self.topic.count("'") for content in contents]
 
     def copy(self, most: int, *, mapped: bool = True) -> None:
         first, end = self.position, min(len(self.source), self.position + most)
@@ -86,8 +88,8 @@ class World:
     def recreate(self, contents: Iterable[int]) -> None:
         """Delete the source topic, and make it again; its position is cleared."""
         self.topic += "'"
-        # Others than before: with the same records at the same offsets, it is the same log.
-        self.source = [content + 10 * len(self.topic) for content in contents]
+        self.source = []
+        self.produce(contents)
         self.position = self.landed = 0
         self.term += 1
 
