@@ -53,7 +53,6 @@ from tests.support.model.takeover import (
 )
 
 _S = 60.0
-_SETTLING_STEPS = 400
 
 
 class _Epochs(ProducerEpochs):
@@ -523,27 +522,12 @@ class OneLevelCluster(SharedCluster):
                 assert entry.term >= terms[at], f"partition {at}: an earlier owner has committed"
                 terms[at] = entry.term
 
-    def settle(self) -> None:
-        """Whatever was left, one run that takes the whole pipeline over can copy it."""
-        self.target.blocked.clear()
-        before, dice = self.counts(), Random(0)
-        last = self.start_exclusive(2)
-        for number in range(_SETTLING_STEPS):
-            for driver in [driver for driver in self.drivers if driver.running]:
-                for _ in range(dice.randrange(60)):
-                    if driver.running:
-                        driver.step(Fault.NONE)
-            if number % 50 == 0:
-                for name in self.target.open():
-                    self.target.time_out(name)
-            self.target.complete()
-            if not last.running and not any(owner.run == last.run for owner in self.owners()):
-                last = self.start_exclusive(2)
-            moved = moved_partitions(self.target.committed)
-            grown = [now > was + 5 for now, was in zip(self.counts(), before, strict=True)]
-            if all(grew or at in moved for at, grew in enumerate(grown)):
-                return
-        raise AssertionError("nothing is copied any more")
+    def take_all(self) -> ModelDriver:
+        return self.start_exclusive(2)
+
+    def has_all(self, driver: ModelDriver) -> bool:
+        assert isinstance(driver, PipelineDriver)
+        return driver.running or any(owner.run == driver.run for owner in self.owners())
 
 
 _STARTS = (

@@ -276,12 +276,12 @@ class SharedCluster(Cluster):
         return layout
 
     def settle(self) -> None:
-        """Whatever was left, one driver that takes the whole pipeline over can copy it."""
+        """Whatever was left, one run that takes the whole pipeline over can copy it."""
         self.target.blocked.clear()
         before, dice = self.counts(), Random(0)
-        last = self.start_whole(1, shared=0)
+        last = self.take_all()
         for number in range(_LAYOUT_STEPS):
-            for driver in self.drivers:
+            for driver in list(self.drivers):
                 for _ in range(dice.randrange(60)):
                     if driver.running:
                         driver.step(Fault.NONE)
@@ -289,13 +289,21 @@ class SharedCluster(Cluster):
                 for name in self.target.open():
                     self.target.time_out(name)
             self.target.complete()
-            if not last.running:  # another one took over meanwhile
-                last = self.start_whole(1, shared=0)
+            if not self.has_all(last):  # another one took over meanwhile
+                last = self.take_all()
             moved = moved_partitions(self.target.committed)
             grown = [now > was + 5 for now, was in zip(self.counts(), before, strict=True)]
             if all(grew or at in moved for at, grew in enumerate(grown)):
                 return
         raise AssertionError("nothing is copied any more")
+
+    def take_all(self) -> ModelDriver:
+        """Start a run that takes the whole pipeline over."""
+        return self.start_whole(1, shared=0)
+
+    def has_all(self, driver: ModelDriver) -> bool:
+        """Return whether it is still at work on the whole pipeline."""
+        return driver.running
 
     def run_slots(self, steps: int, seed: int = 0) -> None:
         """Let everything that runs continue, in any order, without faults."""
