@@ -5,10 +5,11 @@ Their records are cases that a copy could get wrong.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from k2ktui.engine.strict_json import dump
 
 MIB = 1 << 20
 
@@ -45,13 +46,13 @@ def order(chance: random.Random, number: int) -> DemoRecord:
         ("hop", b""),
         ("note", None),
     )
-    return DemoRecord(f"customer-{chance.randrange(500)}".encode(), _json(body), headers)
+    return DemoRecord(f"customer-{chance.randrange(500)}".encode(), dump(body), headers)
 
 
 def payment(chance: random.Random, number: int) -> DemoRecord:
     """Return a payment, written in transactions."""
     body = {"payment": number, "cents": chance.randrange(99, 99_900), "card": "tokenised"}
-    return DemoRecord(f"order-{number}".encode(), _json(body), (("attempt", b"1"),))
+    return DemoRecord(f"order-{number}".encode(), dump(body), (("attempt", b"1"),))
 
 
 def click(chance: random.Random, number: int) -> DemoRecord:
@@ -69,7 +70,7 @@ def customer(chance: random.Random, number: int) -> DemoRecord:
     if number % 10 == 0:
         return DemoRecord(key, None)
     body = {"version": number, "city": chance.choice(_CITIES), "bio": "x" * 400}
-    return DemoRecord(key, _json(body) if number % 53 else b"")
+    return DemoRecord(key, dump(body) if number % 53 else b"")
 
 
 def session(chance: random.Random, number: int) -> DemoRecord:
@@ -79,17 +80,13 @@ def session(chance: random.Random, number: int) -> DemoRecord:
 
 def invoice(chance: random.Random, number: int) -> DemoRecord:
     """Return a document of a topic without live traffic."""
-    return DemoRecord(f"invoice-{number}".encode(), _json({"invoice": number}))
+    return DemoRecord(f"invoice-{number}".encode(), dump({"invoice": number}))
 
 
 def native(chance: random.Random, number: int) -> DemoRecord:
     """Return a record that an application on the target wrote before replication began."""
     body = {"written": "on the target", "number": number}
-    return DemoRecord(f"native-{number}".encode(), _json(body), (("origin", b"target"),))
-
-
-def _json(body: object) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return DemoRecord(f"native-{number}".encode(), dump(body), (("origin", b"target"),))
 
 
 @dataclass(frozen=True, slots=True)

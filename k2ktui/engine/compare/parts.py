@@ -248,6 +248,9 @@ class _Divider:
         spans = {at: list(self._spans(source, at, bounds)) for at in targets}
         skipped = Offsets.of([(gap.first, gap.end) for gap in position.gaps])
         unknown = Offsets.of(_unknown_spans(replica))
+        proves_loss = (
+            len(targets) == 1 and is_copied_as_it_is and self._feeders[targets[0]] == [source]
+        )
         for number, (low, high) in enumerate(bounds):
             yield ComparisonPart(
                 source,
@@ -260,7 +263,7 @@ class _Divider:
                 number == len(bounds) - 1,
                 keeps,
                 tuple(spans[at][number] for at in targets),
-                len(targets) == 1 and is_copied_as_it_is and self._feeders[targets[0]] == [source],
+                proves_loss,
             )
 
     def _spans(
