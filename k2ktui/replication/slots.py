@@ -16,7 +16,7 @@ from k2ktui.replication.copying.slot_task import Assignment, CopyPath, LapOutcom
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 LONGEST_PAUSE_S = _PAUSES_S[-1]
 # A produce request holds one batch of each partition, and its cost to the broker and the worker is
-# per request. What sharing a slot saves: docs/internals/decisions/016-partitions-per-slot.md.
+# per request. What sharing a slot saves: docs/internals/decisions.md.
 _TOGETHER = 4
 
 

@@ -38,8 +38,7 @@ _REQUIRED: Mapping[str, tuple[str, str]] = {
 # Every user of this machine can connect to loopback, and without authentication Spark's ports
 # serve tasks, including their Kafka passwords, to any client. Spark generates the secret and keeps
 # it in the memory of its Java process (SecurityManager.initializeAuth). Verbatim copies do not
-# pass through Spark. What it costs a transform:
-# docs/internals/decisions/023-local-spark-encrypts.md.
+# pass through Spark. What it costs a transform: docs/internals/decisions.md.
 LOCAL_PROTECTION: Mapping[str, str] = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
