@@ -100,20 +100,35 @@ class Interruption:
 class Run:
     """One run of the driver: its term, its number of slots, what it copies.
 
-    ``layout`` is how runs share the pipeline, None if they do not; ``most_shared`` is the largest
-    number of slots of any layout so far. ``shared_slot`` is set in the run record of a shared slot,
-    None in the pipeline's. ``registers`` says whether the run registers the producer ids that it
-    writes with. ``bidirectional`` is the mode in which it leaves out records that came from the
-    target, "" if it copies everything. ``fenced_by`` is the id of the drill that keeps the pipeline
-    from starting, unless that drill's record says otherwise; "" if none does. ``digest`` is that of
-    the run's file, ``editions`` are those of all runs so far; both are empty in records of earlier
-    releases, whose files are unknown. ``has_moved`` says whether there may be moved topics;
-    ``interrupts`` is set in the record of a takeover that records them, and copies nothing.
-    ``lost_term`` is the term up to which positions may be lost, as the commit topic had lost
-    records when a run took over; 0 if it never had. ``log_starts`` are the log start offsets of its
-    partitions that this accounts for; what is deleted after them is a new loss.
-    ``has_unregistered`` says whether the pipeline may have written with producer ids that are not
-    registered any more: positions were recovered, and what would name these ids had expired.
+    Attributes:
+        term: as in Raft: numbers the runs of a pipeline.
+        slots: the highest number of transactional ids that the slots of any run so far may have
+            used; a new driver fences them all.
+        name: name of the pipeline in the run's file.
+        host: where it runs.
+        started_ms: when it began, epoch milliseconds.
+        pair: the clusters.
+        registers: whether it registers the producer ids that it writes with.
+        bidirectional: the mode in which it leaves out records that came from the target; "" if it
+            copies everything.
+        layout: how runs share the pipeline; None if they do not. The id is different for every
+            layout, and ends with ``-EDITION-DIGEST`` of the file that it was made for.
+        most_shared: the largest number of slots of any layout so far.
+        shared_slot: the shared slot that the record is of, as in the key; None in the pipeline's.
+        fenced_by: id of the drill that keeps the pipeline from starting, unless that drill's record
+            says otherwise.
+        digest: of what the run's file decides; not known of earlier releases.
+        editions: the numbers of the digests of all runs so far, the 100 highest; the highest one is
+            that of the newest file.
+        has_moved: whether there may be moved topics.
+        interrupts: in the record of a takeover that only moves or releases topics: the term of the
+            run that goes on, and whether it may take over again.
+        lost_term: the term up to which positions may be lost, as the commit topic had lost records
+            when a run took over; 0 if it never had.
+        log_starts: the log start offsets of the commit topic's partitions that ``lost_term``
+            accounts for; what is deleted after them is a new loss.
+        has_unregistered: whether the pipeline may have written with producer ids that are not
+            registered: positions were recovered, and what would name these ids had expired.
     """
 
     term: int

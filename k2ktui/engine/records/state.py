@@ -189,13 +189,14 @@ class Position:
         leader_epoch: source leader epoch of the last batch copied, -1 if unknown.
         topic_id: source topic id (KIP-516) as hex text, empty if the broker has none.
         term: term of the run that wrote it; a later run's position wins.
-        slot: slot that wrote it.
+        slot: slot that wrote it; -1 for the driver.
         target_topic: where the records go.
         target_partition: target partition, or None when records scatter over several.
         target_topic_id: id of the target topic, in the form of ``topic_id``.
         since: term in which ``start`` was set; mappings of earlier terms belong to another log.
         at_ms: wall clock of the writer, epoch milliseconds.
-        gaps: lost ranges that an operator chose to skip.
+        gaps: source offsets that were lost before they could be copied, or that an operator
+            skipped; sorted and disjoint, the highest 100.
         further_targets: the other target topics, each with its id, if an expression chooses one.
         landed: how far the pipeline had written to the target partitions of this source partition;
             empty in the records of earlier releases.
