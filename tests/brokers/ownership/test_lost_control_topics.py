@@ -6,7 +6,7 @@ docs/troubleshooting.md has the table of these cases. It is made from ``LOSSES``
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +66,9 @@ class Loss:
 
 _POSITIONS, _TOPIC, _NEEDED, _NOTHING = "positions", "control topic", "needed mappings", ""
 _ALL, _QUIET_ONLY = "the start, with exit code 5", "the partitions without a position"
-_RECOVER = "`k2ktui offsets recover`: each position that mappings and both logs prove"
-_NO_MAPPINGS = "nothing: positions stay; groups behind are `unmapped` unless records prove more"
-_KEPT = "nothing: look at `k2ktui hold`, `drill list` and `offsets show`"
+_RECOVER = "what `k2ktui offsets recover` proves"
+_NO_MAPPINGS = "nothing; positions stay"
+_KEPT = "nothing"
 _LEADER = "the leader writes it again"
 LOSSES = (
     Loss("commit", "deleted", _POSITIONS, _ALL, _RECOVER),
@@ -90,11 +90,15 @@ LOSSES = (
 
 
 def _table() -> str:
-    """Return the table of the page; its cells are those of ``LOSSES``."""
+    """Return the table of the page: a row for all losses of a topic with the same outcome."""
+    hows: dict[Loss, list[str]] = {}
+    for loss in LOSSES:
+        hows.setdefault(replace(loss, how=""), []).append(loss.how)
     rows = [
-        f"| {loss.topic} | {loss.how} | {f'`check`: {loss.detected}' if loss.detected else 'no'} "
+        f"| {loss.topic} | {', '.join(how)} "
+        f"| {f'`check`: {loss.detected}' if loss.detected else 'no'} "
         f"| {loss.refused or 'nothing'} | {loss.rebuilt} |"
-        for loss in LOSSES
+        for loss, how in hows.items()
     ]
     head = ["| topic | what happened | detected | refused | rebuilt |", "|---|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])

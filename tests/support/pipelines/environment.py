@@ -56,8 +56,8 @@ TOGETHER: Mapping[str, tuple[Case, ...]] = {
         _unused("SPARK_TESTING", "1", ", `SPARK_PREPEND_CLASSES`"),
         _unused("PYSPARK_PIN_THREAD", "false"),
         Case(
-            "`PYTHONPATH` with another PySpark",
-            "Its PySpark is not used on a local master; a note names the entry.",
+            "another PySpark on `PYTHONPATH`",
+            _NOTED,
             {"PYTHONPATH": "{directory}/other"},
             ("PYTHONPATH",),
         ),
@@ -158,7 +158,7 @@ WRONG_PYTHON = Case(
 CONSOLE: tuple[Case, ...] = (
     Case(
         "`TEXTUAL`, `TEXTUAL_DRIVER`, `TEXTUAL_LOG` and others of Textual's developers",
-        "No effect on the console.",
+        _NONE,
         {
             "TEXTUAL": "debug,headless",
             "TEXTUAL_DEBUG": "1",
@@ -203,6 +203,9 @@ def variables_of(cases: tuple[Case, ...], directory: Path) -> dict[str, str]:
 
 
 def table() -> str:
-    """Return the table of the page."""
-    rows = "".join(f"| {case.shown} | {case.effect} |\n" for case in CASES)
+    """Return the table of the page: a row for each effect."""
+    shown: dict[str, list[str]] = {}
+    for case in CASES:
+        shown.setdefault(case.effect, []).append(case.shown)
+    rows = "".join(f"| {'; '.join(cases)} | {effect} |\n" for effect, cases in shown.items())
     return f"\n| the shell has | what a run does |\n|---|---|\n{rows}"
