@@ -14,7 +14,7 @@ from textual.dom import DOMNode
 
 import k2ktui.console
 from k2ktui.console.app import ConsoleApp
-from k2ktui.console.keys import REPLAY, KeyUse, bindings_of, load_keys
+from k2ktui.console.keys import KeyUse, bindings_of, load_keys
 from k2ktui.console.session import Options, Session
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import StubFeed, usual
@@ -57,20 +57,22 @@ def all_bindings() -> list[Binding]:
 
 
 def table() -> str:
-    """Return the table of all ids, as it is in the document."""
+    """Return the table of all ids, as it is in the document: a row for the keys of each place."""
     titles = DETAILS | {type(entry.make()).__name__: entry.title for entry in app().entries}
-    said = {binding.id: binding.description for binding in (*REPLAY, *all_bindings())}
     rows: dict[str, tuple[str, set[str]]] = {}
     for use in app().key_uses():
         if not use.id.startswith("screen."):
             keys, screens = rows.setdefault(use.id, (use.keys, set()))
             screens |= use.screens
-    lines = ["| id | key | does | on |", "|---|---|---|---|"]
+    places: dict[str, list[str]] = {"": []}
     for name, (keys, screens) in sorted(rows.items()):
         names = {titles[screen] for screen in screens}
         where = "" if len(names) > 4 else ", ".join(sorted(names))
         shown = " ".join(f"`{key}`" for key in keys.split(","))
-        lines.append(f"| `{name}` | {shown} | {said[name]} | {where} |")
+        places.setdefault(where, []).append(f"{shown} {name}")
+    lines = ["| on | keys, and their ids |", "|---|---|"]
+    for where, keys_there in sorted(places.items()):
+        lines.append(f"| {where or 'every screen'} | {', '.join(keys_there)} |")
     return "\n".join(lines) + "\n"
 
 
