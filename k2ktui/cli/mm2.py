@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -24,7 +23,15 @@ from k2ktui.cli.changes import (
 from k2ktui.cli.check import check_text
 from k2ktui.cli.mm2_offsets import MIRROR_HELP, positions_of, where_options
 from k2ktui.cli.terminal import options
-from k2ktui.cli.terminal.files import access_to, allowed_to, load_flow, load_pipeline
+from k2ktui.cli.terminal.files import (
+    access_to,
+    allowed_to,
+    load_flow,
+    load_flow_and_notes,
+    load_pipeline,
+    refuse_existing,
+    write_new,
+)
 from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.streams import ended_code, note_signals
 from k2ktui.cli.terminal.tables import print_json, print_table
@@ -54,7 +61,7 @@ _UNCHANGED = "Nothing was changed."
 _MIN_INTERVAL_S = 0.5
 _REFUSED_PAUSE_S = 30.0
 _OUTAGES: tuple[type[K2kError], ...] = (ConnectionFailed, TimedOut)
-_AUDITED = "Show what groups would re-read or skip with MirrorMaker 2's checkpoints."
+_AUDITED = "Show what groups would read again or skip after a failover now."
 # Not imported from k2ktui.mm2.checkpoints.plan and k2ktui.engine.moves.plan, which load numpy.
 REQUIRED = (
     "consumers-stopped",
@@ -99,7 +106,7 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
     imported = import_flow(settings.flow(flow))
     notes = [*settings.notes, *imported.notes]
     if output is not None:
-        _write_new(Path(output), imported.text)
+        write_new(Path(output), imported.text)
     if as_json:
         print_json({"file": output, "text": imported.text, "notes": notes})
         return
@@ -111,47 +118,42 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
         click.echo(f"{name} was written. Next: k2ktui config validate -f {name}", err=True)
 
 
-def _write_new(path: Path, text: str) -> None:
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise Refused(
-            f"{safe_text(path)} already exists",
-            unchanged="Nothing was written.",
-            hint="Choose another file name.",
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{safe_text(path)} cannot be written: {error.strerror}",
-            unchanged="Nothing was written.",
-        ) from error
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-@mm2.command(short_help=_AUDITED, help=_AUDITED)
-@options.reading
-def audit(files: tuple[str, ...], as_json: bool) -> int:
+@mm2.command(
+    short_help=_AUDITED,
+    help="Show what each consumer group would read again or skip after a failover now, with "
+    "MirrorMaker 2's checkpoints and with what it has committed. Needs no pipeline; both clusters "
+    "are only read.",
+)
+@options.value("-f --file files", "FILE", MIRROR_HELP, multiple=True, required=True)
+@options.value(
+    "--html",
+    "FILE",
+    "New file to write the audit to, too, as one HTML page.",
+    type=click.Path(path_type=Path),
+)
+@options.json
+def audit(files: tuple[str, ...], html: Path | None, as_json: bool) -> int:
     """Read both clusters once and print; findings if a group would not resume where it was."""
     from k2ktui.mm2.audit import audit as audit_flow
-    from k2ktui.present.audits import audit_columns
+    from k2ktui.present.audits import audit_columns, make_audit_report, summarize_audit
 
-    result = audit_flow(load_flow(files))
+    if html is not None:
+        refuse_existing(html)
+    flow, notes = load_flow_and_notes(files)
+    result = audit_flow(flow)
     if as_json:
         print_json(result.as_json())
     else:
         print_notes(result.notes)
         title = f"MirrorMaker 2 {safe_text(result.flow)} at {moment(result.taken_at)}"
         print_table(title, audit_columns(), result.rows)
-        totals = result.totals()
-        click.echo(
-            f"{totals['wrong']:,} of {totals['rows']:,} would not continue at the same "
-            f"record: with checkpoints {counted(totals['checkpoint_reread'], 'record')} re-read, "
-            f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} "
-            f"without one; with synced commits {totals['synced_reread']:,} re-read, "
-            f"{totals['synced_skipped']:,} skipped; {totals['unknown']:,} unknown"
-        )
-    return ExitCode.FINDINGS if any(row.wrong for row in result.rows) else ExitCode.OK
+        click.echo(summarize_audit(result))
+    if html is not None:
+        from k2ktui.drill.report_html import render_html
+
+        write_new(html, render_html(make_audit_report(result, notes)))
+        print_note(f"The page is in {safe_text(html)}.")
+    return ExitCode.FINDINGS if result.is_wrong else ExitCode.OK
 
 
 @mm2.command(short_help="Commit MirrorMaker 2's checkpoints once, after checking them.")

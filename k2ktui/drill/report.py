@@ -309,14 +309,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a drill, or of a site drill with those of its members, before it has a form.
+    """The report of a drill, of a site drill with those of its members, or of an audit of
+    MirrorMaker 2, before it has a form.
 
     Attributes:
         title: its heading.
         summary: its first lines: the result, for those who read no further.
         sections: all else.
         is_good: whether nothing was found; None before the end.
-        drill: the drill; None for a site drill, which has no record of its own.
+        drill: the drill; None for a site drill, which has no record of its own, and for an audit.
         rehearsals: those until the drill ended, the oldest first.
         members: the reports of a site drill's members.
     """
@@ -410,7 +411,7 @@ def _sections(drill: Drill, rehearsals: Sequence[Rehearsal]) -> Iterator[Section
         yield Section(
             "Groups",
             columns=columns,
-            rows=_listed(map(_group, drill.groups)),
+            rows=list_rows(map(_group, drill.groups)),
             lines=tuple(map(_group_line, drill.groups)),
         )
     yield from _checkpoints(drill.groups)
@@ -445,14 +446,16 @@ def _trend(rehearsals: Sequence[Rehearsal]) -> Section:
     return Section("Rehearsals", text, columns=columns, rows=tuple(rows))
 
 
-def _listed(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the first rows; the last one says how many more there are."""
+def list_rows(
+    rows: Iterable[tuple[str, ...]], most: int = _LISTED_GROUPS
+) -> tuple[tuple[str, ...], ...]:
+    """Return the first rows of a table; the last one says how many more there are."""
     every = tuple(rows)
-    more = len(every) - _LISTED_GROUPS
+    more = len(every) - most
     if more <= 0:
         return every
     blanks = ("",) * (len(every[0]) - 2)
-    return (*every[:_LISTED_GROUPS], (f"and {more:,} more", *blanks, "in the JSON report"))
+    return (*every[:most], (f"and {more:,} more", *blanks, "in the JSON report"))
 
 
 def render_text(report: Report) -> Iterator[str]:
@@ -603,7 +606,7 @@ def _checkpoints(groups: Collection[GroupResult]) -> Iterator[Section]:
     if rows:
         lines = tuple(_name_cells(columns, row) for row in rows)
         yield Section(
-            "Checkpoints of MirrorMaker 2", columns=columns, rows=_listed(rows), lines=lines
+            "Checkpoints of MirrorMaker 2", columns=columns, rows=list_rows(rows), lines=lines
         )
 
 

@@ -64,7 +64,8 @@ class Auditor:
         if auditor is None:
             raise ConfigError(
                 "mm2 audit needs a MirrorMaker 2 file, not a pipeline file",
-                hint="Give its mm2.properties with -f.",
+                unchanged="Nothing was read.",
+                hint="Give mm2.properties, a Strimzi resource or a connector's JSON with -f.",
             )
         self._auditor = auditor
         self._snapshots = SnapshotReader(flow, for_plans=False)

@@ -1,12 +1,29 @@
-"""Columns of a table of an audit of MirrorMaker 2's checkpoints."""
+"""An audit of MirrorMaker 2's checkpoints: its columns, its result in a sentence, its report."""
 
 from __future__ import annotations
 
-from k2ktui.engine.moves.audit import AuditRow
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from k2ktui.drill.report import Report, Section, list_rows
+from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Tone
-from k2ktui.text import safe_message
+from k2ktui.text import counted, moment, safe_message, safe_text
+from k2ktui.version import __version__
+
+# A page of more rows is slow in a browser, and nobody reads them in a ticket.
+_LISTED_PARTITIONS = 2_000
+_LEGEND = (
+    "MM2: what happens if the group resumes at MirrorMaker 2's newest checkpoint. Without one, "
+    "auto.offset.reset of the application decides.",
+    "synced: what happens if it resumes at its commit on the target.",
+    "re-read: records that it has read and would read again. skipped: records that it would "
+    "never read.",
+    "correct: the target offset of the first record that it has not read. Unknown: this offset is "
+    "not known exactly, and nothing is counted; the note says why.",
+)
 
 
 def _age(row: AuditRow) -> str:
@@ -83,3 +100,82 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
         Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=5),
         Column("note", "note", lambda r: Cell(safe_message(r.note, 400)), rank=12, widest=100),
     )
+
+
+def summarize_audit(audit: Audit) -> str:
+    """Return what groups would read again or skip after a failover now, in a sentence."""
+    if not audit.rows:
+        return "No group has committed on what MirrorMaker 2 copies."
+    totals = audit.totals()
+    return (
+        f"After a failover now, {totals['wrong']:,} of {totals['rows']:,} group-partitions would "
+        "not continue at the same record: with checkpoints "
+        f"{counted(totals['checkpoint_reread'], 'record')} re-read, "
+        f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} without one; "
+        f"with synced commits {totals['synced_reread']:,} re-read, {totals['synced_skipped']:,} "
+        f"skipped; {totals['unknown']:,} unknown"
+    )
+
+
+def make_audit_report(audit: Audit, notes: Sequence[str] = ()) -> Report:
+    """Return the report of an audit; ``notes`` are those on the file of MirrorMaker 2."""
+    groups: dict[str, list[AuditRow]] = {}
+    for row in sorted(audit.rows, key=lambda row: (row.group, row.topic, row.partition)):
+        groups.setdefault(row.group, []).append(row)
+    audits = [replace(audit, rows=tuple(rows)) for rows in groups.values()]
+    audits.sort(key=_harm, reverse=True)
+    return Report(
+        title=f"Audit of MirrorMaker 2 {safe_text(audit.flow)}",
+        summary=(
+            summarize_audit(audit),
+            f"Read at {moment(audit.taken_at)} by k2ktui {__version__}; nothing was changed",
+        ),
+        sections=tuple(_sections(audits, (*notes, *audit.notes))),
+        is_good=not audit.is_wrong,
+    )
+
+
+def _harm(audit: Audit) -> tuple[int, int, int]:
+    """Return how much an operator should care for a group: skipped records are lost."""
+    totals = audit.totals()
+    skipped = totals["checkpoint_skipped"] + totals["synced_skipped"]
+    return skipped, totals["checkpoint_reread"] + totals["synced_reread"], totals["wrong"]
+
+
+def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section]:
+    """Yield the sections of a report; the groups come in this order."""
+    if notes:
+        yield Section("Notes", items=tuple(map(safe_message, notes)))
+    totals = {
+        "rows": "partitions",
+        "wrong": "not at the same record",
+        "checkpoint_reread": "MM2 re-read",
+        "checkpoint_skipped": "MM2 skipped",
+        "without_checkpoint": "without checkpoint",
+        "synced_reread": "synced re-read",
+        "synced_skipped": "synced skipped",
+        "unknown": "unknown",
+    }
+    if groups:
+        columns = audit_columns()
+        rows = (row for one in groups for row in one.rows)
+        yield Section(
+            "Groups",
+            columns=("group", *totals.values()),
+            rows=list_rows(_group_cells(one, totals) for one in groups),
+        )
+        yield Section(
+            "Partitions",
+            columns=tuple(column.heading for column in columns),
+            rows=list_rows(
+                (tuple(column.cell(row).text for column in columns) for row in rows),
+                _LISTED_PARTITIONS,
+            ),
+        )
+    yield Section("Columns", items=_LEGEND)
+
+
+def _group_cells(audit: Audit, names: Iterable[str]) -> tuple[str, ...]:
+    totals = audit.totals()
+    group = safe_text(audit.rows[0].group, 400)
+    return group, *(formatting.number(totals[name]) for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
-from k2ktui.errors import ConfigError
-from k2ktui.private_files import user_path, write_private
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.private_files import FILE_MODE, user_path, write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -56,6 +57,39 @@ def write_file(
     except OSError as error:
         message = failed.format(path=safe_text(path), why=error.strerror)
         raise ConfigError(message, unchanged=unchanged, hint=hint) from error
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a file that exists, before work of minutes whose result it shall hold.
+
+    Raises:
+        Refused: it exists.
+    """
+    if os.path.lexists(path):
+        raise Refused(
+            f"{safe_text(path)} already exists",
+            unchanged="Nothing was written.",
+            hint="Choose another file name.",
+        )
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read.
+
+    Raises:
+        Refused: it exists.
+        ConfigError: it cannot be written.
+    """
+    refuse_existing(path)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except OSError as error:
+        raise ConfigError(
+            f"{safe_text(path)} cannot be written: {error.strerror}",
+            unchanged="Nothing was written.",
+        ) from error
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def access_to(config: PipelineConfig, *, unlock: bool) -> Access:

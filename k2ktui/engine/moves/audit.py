@@ -72,6 +72,11 @@ class Audit:
     notes: tuple[str, ...]
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether any group would not continue at the same record, or that is not known."""
+        return any(row.wrong for row in self.rows)
+
+    @property
     def has_checkpoints(self) -> bool:
         """Whether any group-partition has a checkpoint."""
         return any(row.checkpoint_offset is not None for row in self.rows)

@@ -45,6 +45,8 @@ from tests.support.clusters.mirrormaker import (
     write_with_marker,
 )
 from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.commands.without_spark import Installed, without_packages
+from tests.support.drill.pages import Page
 from tests.support.oracle.group_offsets import commit_offsets, committed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -315,6 +317,28 @@ def test_audit(flow: Flow) -> None:
         assert row["checkpoint_reread"] == len(would_read) - len(unread)
         assert row["checkpoint_age_s"] < 600
     assert audited["totals"]["checkpoint_reread"] > 0
+
+
+def test_audit_as_a_page(flow: Flow, tmp_path: Path) -> None:
+    """On a bastion, without Spark, Java and pipeline; the file and the flow are all it needs."""
+    bastion = without_packages(tmp_path)
+    program = Installed(bastion.command, {**bastion.env, "PATH": "", "JAVA_HOME": ""})
+    page = tmp_path / "audit.html"
+    command = ("mm2", "audit", "-f", f"{flow.mirror.file}#{flow.mirror.flow}", "--html", page)
+    before = [
+        admin(node).list_topics(timeout=TIMEOUT).topics for node in (flow.source, flow.target)
+    ]
+    said = program(*command, code=1)
+    assert f"The page is in {page}." in said.err
+    text = "".join(Page(page.read_text()).texts)
+    (sentence,) = (line for line in said.out.splitlines() if "After a failover now, " in line)
+    assert sentence in text
+    for name in flow.groups:
+        assert name in text
+    after = [admin(node).list_topics(timeout=TIMEOUT).topics for node in (flow.source, flow.target)]
+    assert [topics.keys() for topics in after] == [topics.keys() for topics in before]
+    kept = page.read_bytes()
+    assert "already exists" in program(*command, code=5).err and page.read_bytes() == kept
 
 
 def test_views_hold_what_the_audit_says(flow: Flow) -> None:

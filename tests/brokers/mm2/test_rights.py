@@ -219,14 +219,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         target.node.close()
 
 
-def test_looking(site: Site) -> None:
+def test_looking(site: Site, tmp_path: Path) -> None:
     for command in (("status",), ("watch", "--once"), ("groups",)):
         said = site.run("look", *command)
         assert said.code == 0 and "authoriz" not in said.out + said.err, said
     # MirrorMaker 2 commits nothing here, and it does say so.
-    audit = site.run("look", "mm2", "audit", "--json")
+    before, page = site.state(), tmp_path / "audit.html"
+    audit = site.run("look", "mm2", "audit", "--json", "--html", str(page))
     assert audit.code == 1, audit
     assert [row["basis"] for row in audit.json["rows"]] == ["exact", "exact"], audit
+    assert site.group in page.read_text() and "secret" not in page.read_text()
+    assert site.state() == before
 
 
 def test_moving(site: Site) -> None:

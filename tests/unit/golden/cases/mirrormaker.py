@@ -69,11 +69,15 @@ def mm2_audit(folder: Path) -> list[Typed]:
     right = replace(shown, rows=shown.rows[1:2], notes=())
     read = "k2ktui.mm2.audit.audit"
     return [
-        typed("mm2 audit -f orders.yaml", {read: shown}),
-        typed("mm2 audit -f orders.yaml --json", {read: shown}),
-        typed("mm2 audit -f orders.yaml", {read: right}),
-        typed("mm2 audit -f mm2.properties", {read: shown}),
+        typed("mm2 audit -f mm2.properties --json", {read: shown}),
+        typed("mm2 audit -f mm2.properties", {read: right}),
+        typed("mm2 audit -f mm2.properties", {read: replace(shown, rows=())}),
+        typed("mm2 audit -f mm2.properties --html page.html", {read: shown}),
+        typed("mm2 audit -f mm2.properties --html page.html", {read: NO_SOURCE}),
+        typed("mm2 audit -f mm2.properties --html missing/page.html", {read: right}),
+        typed("mm2 audit -f two.properties#A->B", {read: shown}),
         typed("mm2 audit -f two.properties#X->Y", {read: shown}),
+        typed("mm2 audit -f orders.yaml"),
         typed("mm2 audit -f mm2.properties", {read: NO_SOURCE}),
         typed("mm2 audit -f orders.yaml -f mm2.properties", {read: shown}),
         typed("mm2 audit"),
