@@ -48,6 +48,10 @@ def test_index_lists_every_page(index: Path) -> None:
     assert [page for page in pages if f"({page})" not in text] == []
 
 
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def test_code_names_pages_that_exist() -> None:
     files = [
         file for folder in ("k2ktui", "tests", "bench") for file in (ROOT / folder).rglob("*.py")
