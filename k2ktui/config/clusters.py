@@ -149,11 +149,28 @@ class KafkaClients(Section):
     Omitted from reprs: they hold secrets.
     """
 
-    common: Properties = Field(default={}, repr=False)
-    consumer: Properties = Field(default={}, repr=False)
-    producer: Properties = Field(default={}, repr=False)
-    admin: Properties = Field(default={}, repr=False)
-    topic_props_exclusion_list: tuple[Name, ...] = ()
+    common: Properties = Field(
+        default={},
+        repr=False,
+        description="Java client properties that every client of the cluster inherits",
+    )
+    consumer: Properties = Field(
+        default={},
+        repr=False,
+        description="Properties of consumers; on the target they read the control topics",
+    )
+    producer: Properties = Field(
+        default={},
+        repr=False,
+        description="Properties of producers; under `source` they have no effect, which is noted",
+    )
+    admin: Properties = Field(default={}, repr=False, description="Properties of admin clients")
+    topic_props_exclusion_list: tuple[Name, ...] = Field(
+        default=(),
+        description=(
+            "Topic settings that are not copied when a topic is created; only under `target`"
+        ),
+    )
 
     def section(self, name: str) -> Properties:
         """Return the properties of ``common`` or of a role."""
@@ -164,9 +181,17 @@ class KafkaClients(Section):
 class Registry(Section):
     """A Confluent-compatible schema registry: client properties and extra HTTP headers."""
 
-    config: Properties = Field(default={}, repr=False)
-    headers: Mapping[Name, Name] = Field(default={}, repr=False)
-    cache_size: int = Field(default=31, ge=1)
+    config: Properties = Field(
+        default={},
+        repr=False,
+        description=(
+            "Properties of Confluent's Java registry client, among them `schema.registry.url`"
+        ),
+    )
+    headers: Mapping[Name, Name] = Field(
+        default={}, repr=False, description="Additional HTTP headers of requests to the registry"
+    )
+    cache_size: int = Field(default=31, ge=1, description="Number of schemas that are cached")
 
 
 class ClusterConfig(Section):
@@ -175,7 +200,13 @@ class ClusterConfig(Section):
     ``properties(role)`` returns the properties of a client.
     """
 
-    name: Name = ""
+    name: Name = Field(
+        default="",
+        description=(
+            "The cluster's name in the console and in `watch`: at most 40 printable characters, "
+            "different for the two clusters; by default the first bootstrap host"
+        ),
+    )
     kafka: KafkaClients
     registry: Registry = Registry()
     # Not a key of the file, and not compared.

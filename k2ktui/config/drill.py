@@ -64,12 +64,30 @@ Command = Annotated[
 class DrillHook(Section):
     """One command: when it runs, what it is for, and what undoes it."""
 
-    before: Phase = None
-    after: Phase = None
-    for_: Annotated[Name, Field(min_length=1, max_length=_LONGEST_TEXT)]
-    command: Command
-    timeout_s: Annotated[Duration, Field(gt=0, le=_LONGEST_HOOK_S)] = 60.0
-    abort: Command | None = None
+    before: Phase = Field(
+        default=None,
+        description="Phase of a drill before which the command runs; this key or `after`",
+    )
+    after: Phase = Field(default=None, description="Phase after which the command runs")
+    for_: Annotated[Name, Field(min_length=1, max_length=_LONGEST_TEXT)] = Field(
+        description="What the command is for, in one sentence"
+    )
+    command: Command = Field(
+        description=(
+            "Program and arguments, without a shell; the program has its whole path, or is found "
+            "by `PATH`"
+        )
+    )
+    timeout_s: Annotated[Duration, Field(gt=0, le=_LONGEST_HOOK_S)] = Field(
+        default=60.0, description="Time after which the command is killed"
+    )
+    abort: Command | None = Field(
+        default=None,
+        description=(
+            "Program and arguments that undo the command when the drill is aborted; not for hooks "
+            "after `open-target`"
+        ),
+    )
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:
@@ -104,9 +122,26 @@ _LONGEST_OBJECTIVE_S = LARGEST_MS / 1000
 class DrillObjectives(Section):
     """The largest loss and duration of a failover; none by default."""
 
-    rpo_records: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
-    rpo_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = None
-    rto_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = None
+    rpo_records: Annotated[int, Field(ge=0, le=LARGEST)] | None = Field(
+        default=None,
+        description=(
+            "Most records that may be on the source only; without it, there is no such objective"
+        ),
+    )
+    rpo_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = Field(
+        default=None,
+        description=(
+            "Largest age of the oldest record that is on the source only; without it, there is no "
+            "such objective"
+        ),
+    )
+    rto_time_s: Annotated[Duration, Field(le=_LONGEST_OBJECTIVE_S)] | None = Field(
+        default=None,
+        description=(
+            "Longest time until applications continue on the target; without it, there is no such "
+            "objective"
+        ),
+    )
 
     @property
     def values(self) -> Objectives:
@@ -120,7 +155,10 @@ class DrillSettings(Section):
     objectives: DrillObjectives = DrillObjectives()
     hooks: Annotated[
         tuple[DrillHook, ...], Field(max_length=MOST_HOOKS), AfterValidator(require_different)
-    ] = ()
+    ] = Field(
+        default=(),
+        description="Commands that a drill runs before or after a phase, in the order of the list",
+    )
 
     @property
     def hook_list(self) -> tuple[Hook, ...]:

@@ -42,10 +42,11 @@ def editor_schema() -> dict[str, Any]:
             key: _or_empty(_as_written(below), required=key in table.get("required", ()))
             for key, below in table["properties"].items()
         }
-        if "description" in table:
-            # The first paragraph of the docstring is for operators; the rest is for maintainers.
-            text = table["description"].partition("\n\n")[0]
-            table["description"] = " ".join(text.replace("``", "").split())
+        for about in (table, *table["properties"].values()):
+            if "description" in about:
+                # The first paragraph of a docstring is for operators; the rest, for maintainers.
+                text = about["description"].partition("\n\n")[0]
+                about["description"] = " ".join(text.replace("`", "").split())
     entries = schema["$defs"][_ENTRIES]
     whole = schema["properties"]["replication"]
     schema["properties"]["replication"] = {

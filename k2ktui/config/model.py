@@ -59,7 +59,13 @@ from k2ktui.engine.topics import (
 class BidirectionalHeaders(Section):
     """Name of the header that marks a record's origin."""
 
-    bidirectional: Name = "__k2k_bidirectional"
+    bidirectional: Name = Field(
+        default="__k2k_bidirectional",
+        description=(
+            "Name of the header that marks a record's origin; no effect with `bidirectional.mode: "
+            "provenance`, which is noted"
+        ),
+    )
 
 
 class OppositeTopics(Section):
@@ -68,10 +74,28 @@ class OppositeTopics(Section):
     Those without a name are called as ours, which ``PipelineConfig.own_topics`` has in this form.
     """
 
-    commit_topic: Name = ""
-    mapping_topic: Name = ""
-    state_topic: Name = ""
-    metrics_topic: Name = ""
+    commit_topic: Name = Field(
+        default="",
+        description=(
+            "Commit topic of the opposite pipeline, on the source; by default named as this "
+            "pipeline's"
+        ),
+    )
+    mapping_topic: Name = Field(
+        default="",
+        description=(
+            "Its mapping topic, which is not copied, and is read to translate groups; by default "
+            "named as this pipeline's"
+        ),
+    )
+    state_topic: Name = Field(
+        default="",
+        description="Its state topic, which is not copied; by default named as this pipeline's",
+    )
+    metrics_topic: Name = Field(
+        default="",
+        description="Its metrics topic, which is not copied; by default named as this pipeline's",
+    )
 
     def over(self, own: OppositeTopics) -> OppositeTopics:
         """Return these names, with our own where none is given."""
@@ -81,7 +105,13 @@ class OppositeTopics(Section):
 class Bidirectional(Section):
     """How records of the opposite direction are recognized."""
 
-    mode: Literal["provenance", "pipeline", "cluster"] = "provenance"
+    mode: Literal["provenance", "pipeline", "cluster"] = Field(
+        default="provenance",
+        description=(
+            "How records of the opposite pipeline are recognized: `provenance` by registered "
+            "producer ids; `pipeline` or `cluster` by a header, on the record path"
+        ),
+    )
     headers: BidirectionalHeaders = BidirectionalHeaders()
     opposite: OppositeTopics = OppositeTopics()
 
@@ -94,25 +124,60 @@ class Bidirectional(Section):
 class CommitCoordination(Section):
     """The topic of replicated positions; the group defaults to the pipeline's name."""
 
-    topic: Name = "__k2k_consumer-offsets"
-    group: Name = ""
-    sync_timeout_s: Duration = Field(default=30.0, gt=0)
-    batch_size: int = Field(default=1000, ge=1)
-    batch_timeout_s: Duration = Field(default=2.0, gt=0)
+    topic: Name = Field(
+        default="__k2k_consumer-offsets",
+        description="Topic that holds the replicated positions; compacted, on the target",
+    )
+    group: Name = Field(
+        default="",
+        description="Distinguishes pipelines that share the topic; by default the pipeline's name",
+    )
+    sync_timeout_s: Duration = Field(
+        default=30.0, gt=0, description="Maximum wait for positions to be read"
+    )
+    batch_size: int = Field(
+        default=1000, ge=1, description="Maximum number of record batches in one transaction"
+    )
+    batch_timeout_s: Duration = Field(default=2.0, gt=0, description="Maximum age of a transaction")
 
 
 class AssignmentCoordination(Section):
     """The topic by which runs share a pipeline, and how long a run may be silent."""
 
-    topic: Name = "__k2k_assignment"
-    grace_window_s: Duration = 15.0
-    fencing_max_parallelism: int = Field(default=5, ge=1)
+    topic: Name = Field(
+        default="__k2k_assignment",
+        description=(
+            "Topic that says, with `mode: shared`, which run owns which slot; compacted, on the "
+            "target; it may be `coordination.commit.topic`"
+        ),
+    )
+    grace_window_s: Duration = Field(
+        default=15.0,
+        description=(
+            "How long a run may be silent before another one takes over; at least 3 seconds, and "
+            "no effect with `mode: exclusive`, which is noted"
+        ),
+    )
+    fencing_max_parallelism: int = Field(
+        default=5,
+        ge=1,
+        description=(
+            "Number of slots that a run fences at the same time; only with `mode: shared`, "
+            "otherwise noted"
+        ),
+    )
 
 
 class StateCoordination(Section):
     """Topic of run heartbeats, group commit snapshots and the journal; not a Lenses setting."""
 
-    topic: Name = "__k2k_state"
+    topic: Name = Field(
+        default="__k2k_state",
+        description=(
+            "Topic of heartbeats, snapshots of group commits, the journal and what was committed "
+            "for groups; compacted, on the target"
+        ),
+    )
 
 
 CoordinationMode = Literal["exclusive", "standby", "shared"]
@@ -128,7 +193,13 @@ class Coordination(Section):
     the file does not say it, ``mode`` is ``exclusive`` if the others are not possible.
     """
 
-    mode: CoordinationMode = "shared"
+    mode: CoordinationMode = Field(
+        default="shared",
+        description=(
+            "What a second run does: `shared` takes a part of the slots, `standby` waits, "
+            "`exclusive` takes over at once"
+        ),
+    )
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()
@@ -154,17 +225,31 @@ class Coordination(Section):
 class MetricPrefixes(Section):
     """Prefixes of metric names. They are prepended verbatim, so each ends with a dot."""
 
-    source_consumer: Name = "k2k.consumer.source."
-    target_consumer: Name = "k2k.consumer.control."
-    target_producer: Name = "k2k.producer."
-    assignment: Name = "k2k."
-    offset_mapping_app: Name = "k2k.offsetmapping."
+    source_consumer: Name = Field(
+        default="k2k.consumer.source.",
+        description="Text before names of metrics on source partitions",
+    )
+    target_consumer: Name = Field(
+        default="k2k.consumer.control.",
+        description="No effect, which is noted: no metric describes such a consumer",
+    )
+    target_producer: Name = Field(
+        default="k2k.producer.",
+        description="Text before names of metrics on what is written; no effect on `sync`",
+    )
+    assignment: Name = Field(default="k2k.", description="Text before names of metrics on the run")
+    offset_mapping_app: Name = Field(
+        default="k2k.offsetmapping.", description="Text before names of metrics of `sync`"
+    )
 
 
 class MetricsTopic(Section):
     """The topic that the Kafka exporter writes to."""
 
-    topic: Name = "__k2k_metrics"
+    topic: Name = Field(
+        default="__k2k_metrics",
+        description="Topic that `OTEL_METRICS_EXPORTER=kafka` writes to, on the target",
+    )
 
 
 class Metrics(Section):
@@ -175,23 +260,36 @@ class Metrics(Section):
 
 
 class Mm2PublishSettings(Section):
-    """Publication of MirrorMaker 2's topics on the target; not a Lenses setting.
+    """Publication of MirrorMaker 2's topics on the target; not a Lenses setting."""
 
-    Attributes:
-        publish: write checkpoints, heartbeats and offset syncs in MirrorMaker 2's format.
-        source_alias: MirrorMaker 2's alias of the source cluster.
-        target_alias: MirrorMaker 2's alias of the target cluster.
-        separator: same as MirrorMaker 2's ``replication.policy.separator``.
-        interval_s: interval between writes, in seconds.
-        force: publish even if topics of this alias from MirrorMaker 2 exist.
-    """
-
-    publish: Toggle = False
-    source_alias: Name = ""
-    target_alias: Name = ""
-    separator: Name = "."
-    interval_s: Duration = Field(default=10.0, ge=0.5)
-    force: Toggle = False
+    publish: Toggle = Field(
+        default=False,
+        description=(
+            "Write checkpoints, heartbeats and offset-syncs to the target in MirrorMaker 2's "
+            "format while the pipeline runs"
+        ),
+    )
+    source_alias: Name = Field(
+        default="",
+        description=(
+            "MirrorMaker 2's alias of the source cluster; required with `publish`, and the "
+            "default of `k2ktui mm2 publish`"
+        ),
+    )
+    target_alias: Name = Field(
+        default="", description="MirrorMaker 2's alias of the target cluster; as `sourceAlias`"
+    )
+    separator: Name = Field(
+        default=".", description="The same as MirrorMaker 2's `replication.policy.separator`"
+    )
+    interval_s: Duration = Field(default=10.0, ge=0.5, description="Interval between writes")
+    force: Toggle = Field(
+        default=False,
+        description=(
+            "Publish even if the target has the offsets topic of a MirrorMaker 2 with this alias, "
+            "as after a takeover from it"
+        ),
+    )
 
 
 def _parity_mode(value: Any) -> Any:
@@ -222,9 +320,20 @@ NOT_COPIED = (
 class ParitySection(Section):
     """One kind of values: what is compared, and whether ``k2ktui sync`` changes it."""
 
-    mode: WrittenParityMode = "report"
-    include: tuple[Pattern, ...] = (".*",)
-    exclude: tuple[Pattern, ...] = ()
+    mode: WrittenParityMode = Field(
+        default="report",
+        description="`off`; `report` what differs; `apply`: `sync` also changes the target",
+    )
+    include: tuple[Pattern, ...] = Field(
+        default=(".*",),
+        description=(
+            "Patterns for names, of which one must match: of settings, of entities such as "
+            "`user=billing,client-id=.*`, of principals such as `User:billing`"
+        ),
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        default=(), description="Patterns for names that are not compared; replaces the default"
+    )
 
     def compares(self, name: str) -> bool:
         """Whether a name is compared: of a setting, a quota's entity, or an ACL's principal."""
@@ -235,7 +344,10 @@ class ParitySection(Section):
 class TopicConfigParity(ParitySection):
     """Settings of replicated topics; the patterns are for names of settings."""
 
-    exclude: tuple[Pattern, ...] = NOT_COPIED
+    exclude: tuple[Pattern, ...] = Field(
+        default=NOT_COPIED,
+        description="Patterns for names of settings that are not compared; replaces the default",
+    )
 
 
 class AclParity(ParitySection):
@@ -244,7 +356,10 @@ class AclParity(ParitySection):
     ``write`` is for the rights that applications need only after a failover.
     """
 
-    write: AclWrite = "report"
+    write: AclWrite = Field(
+        default="report",
+        description="What is done with rights that applications need only after a failover",
+    )
 
 
 class QuotaParity(ParitySection):
@@ -289,8 +404,20 @@ class StartPosition:
 class StartSection(Section):
     """The ``start`` section, not a Lenses setting. It must agree with ``auto.offset.reset``."""
 
-    from_: Literal["earliest", "latest", "timestamp"] | None = None
-    timestamp: Instant | None = None
+    from_: Literal["earliest", "latest", "timestamp"] | None = Field(
+        default=None,
+        description=(
+            "Where copying starts in partitions without a position; by default what the source "
+            "consumer's `auto.offset.reset` says, else `earliest`"
+        ),
+    )
+    timestamp: Instant | None = Field(
+        default=None,
+        description=(
+            "ISO-8601 (UTC by default) or milliseconds since 1970: copying starts at the first "
+            "record at or after it"
+        ),
+    )
 
 
 def reset_of(consumer: Mapping[str, str]) -> str:
@@ -343,9 +470,26 @@ ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "sta
 class TopicSettings(Section):
     """Settings of a new topic; by default the source's value, or the broker's default."""
 
-    partitions: Annotated[int, Field(ge=1)] | None = None
-    replication: Annotated[int, Field(ge=1, le=32767)] | None = None
-    config: Properties = Field(default={})
+    partitions: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "Number of partitions; by default the source topic's, or the broker's for a control "
+            "topic"
+        ),
+    )
+    replication: Annotated[int, Field(ge=1, le=32767)] | None = Field(
+        default=None,
+        description=(
+            "Replication factor; by default the source topic's, or the broker's for a control topic"
+        ),
+    )
+    config: Properties = Field(
+        default={},
+        description=(
+            "Settings of the topic, over those of the source topic, or of the broker for a "
+            "control topic"
+        ),
+    )
 
     def over(self, common: TopicSettings) -> TopicSettings:
         """Return these settings with unset values taken from ``common``, key by key."""
@@ -359,7 +503,9 @@ class TopicSettings(Section):
 class TopicRule(Section):
     """Settings of the replicated topics that match a pattern."""
 
-    pattern: Pattern
+    pattern: Pattern = Field(
+        description="Pattern that must match the whole name of the target topic"
+    )
     properties: TopicSettings = TopicSettings()
 
 
@@ -367,7 +513,12 @@ class ReplicatedTopics(Section):
     """Settings for creating replicated topics."""
 
     common: TopicSettings = TopicSettings()
-    rules: tuple[TopicRule, ...] = ()
+    rules: tuple[TopicRule, ...] = Field(
+        default=(),
+        description=(
+            "Rules for new target topics; the first one that matches overrides `common` key by key"
+        ),
+    )
 
     def settings_for(self, topic: str) -> TopicSettings:
         """Return a target topic's settings: the first matching rule merged over ``common``."""
@@ -404,9 +555,9 @@ SchemaType = Literal["AVRO", "JSON", "PROTOBUF", "YANG"]
 class SchemaMappingRule(Section):
     """Whether keys and values of matching topics contain schema ids."""
 
-    pattern: Pattern
-    key: Toggle = True
-    value: Toggle = True
+    pattern: Pattern = Field(description="Topic pattern")
+    key: Toggle = Field(default=True, description="Whether keys have schema ids")
+    value: Toggle = Field(default=True, description="Whether values have schema ids")
 
 
 class SchemaMapping(Section):
@@ -415,10 +566,27 @@ class SchemaMapping(Section):
     ``auto_register``, ``on_unknown_schema`` and ``dead_letter`` are not Lenses settings.
     """
 
-    supported_types: tuple[SchemaType, ...] = ("AVRO", "JSON", "PROTOBUF", "YANG")
-    topics: tuple[SchemaMappingRule, ...] = ()
-    auto_register: Toggle = False
-    on_unknown_schema: OnUnknownSchema = "fail"
+    supported_types: tuple[SchemaType, ...] = Field(
+        default=("AVRO", "JSON", "PROTOBUF", "YANG"),
+        description=(
+            "Types of schemas; an id of another type counts as unknown, and `YANG` applies only "
+            "where both registries know it"
+        ),
+    )
+    topics: tuple[SchemaMappingRule, ...] = Field(
+        default=(),
+        description=(
+            "Rules, of which the first with a matching pattern applies; without one, keys and "
+            "values have schema ids"
+        ),
+    )
+    auto_register: Toggle = Field(
+        default=False, description="Register schemas that the target lacks while copying"
+    )
+    on_unknown_schema: OnUnknownSchema = Field(
+        default="fail",
+        description="What is done with a record whose id the source's registry does not know",
+    )
     dead_letter: DeadLetters = DeadLetters()
 
     @model_validator(mode="after")
@@ -431,10 +599,10 @@ class SchemaMapping(Section):
 class TracingHeaders(Section):
     """Coordinates of the source record that are added as record headers."""
 
-    partition: Toggle = False
-    offset: Toggle = False
-    topic: Toggle = False
-    pipeline: Toggle = False
+    partition: Toggle = Field(default=False, description="Add the source partition as a header")
+    offset: Toggle = Field(default=False, description="Add the source offset as a header")
+    topic: Toggle = Field(default=False, description="Add the source topic as a header")
+    pipeline: Toggle = Field(default=False, description="Add the pipeline's name as a header")
 
 
 def _tracing(value: Any) -> Any:
@@ -446,32 +614,87 @@ def _tracing(value: Any) -> Any:
 class Features(Section):
     """Feature switches."""
 
-    exactly_once: Toggle = True
-    header_replication: Toggle = True
-    schema_mapping: Toggle = False
-    offset_mapping: Toggle = True
-    bidirectional_replication: Toggle = False
-    optimize_offset_commit_partition: Toggle = True
-    auto_create_control_topics: Toggle = False
-    auto_create_topics: Toggle = True
-    validate_control_topic_settings: Toggle = True
-    keep_record_creation_timestamp: Toggle = True
-    check_kafka_connection_on_startup: Toggle = True
-    apply_mappings_guard: Toggle = True
-    exclude_program_topics: Toggle = True
+    exactly_once: Toggle = Field(
+        default=True, description="Data, positions and mappings in one target transaction"
+    )
+    header_replication: Toggle = Field(default=True, description="Copy record headers")
+    schema_mapping: Toggle = Field(
+        default=False, description="Rewrite schema ids; both clusters need a `registry`"
+    )
+    offset_mapping: Toggle = Field(
+        default=True, description="Record mappings from source to target offsets"
+    )
+    bidirectional_replication: Toggle = Field(
+        default=False, description="Do not copy back records that came from the target"
+    )
+    optimize_offset_commit_partition: Toggle = Field(
+        default=True, description="All positions in one partition of the commit topic"
+    )
+    auto_create_control_topics: Toggle = Field(
+        default=False,
+        description=(
+            "Create the pipeline's own topics, except lost ones; otherwise only the brokers may, "
+            "if they do so"
+        ),
+    )
+    auto_create_topics: Toggle = Field(
+        default=True, description="Create replicated topics on the target"
+    )
+    validate_control_topic_settings: Toggle = Field(
+        default=True,
+        description=(
+            "End a start if control topics have other settings; otherwise other partition counts "
+            "are noted"
+        ),
+    )
+    keep_record_creation_timestamp: Toggle = Field(
+        default=True, description="Records keep their timestamps"
+    )
+    check_kafka_connection_on_startup: Toggle = Field(
+        default=True,
+        description="End a start at once if a cluster is unreachable; otherwise it is waited for",
+    )
+    apply_mappings_guard: Toggle = Field(
+        default=True,
+        description=(
+            "A commit from older mappings never overwrites one that k2ktui made from newer ones; "
+            "otherwise it may"
+        ),
+    )
+    exclude_program_topics: Toggle = Field(
+        default=True,
+        description=(
+            "A pattern leaves out topics of other programs: Kafka Connect, MirrorMaker 2, schema "
+            "registries, Cruise Control, canaries"
+        ),
+    )
     tracing_headers: Annotated[
         TracingHeaders,
         BeforeValidator(_tracing, json_schema_input_type=Toggle | TracingHeaders),
-    ] = TracingHeaders()
+    ] = Field(
+        default=TracingHeaders(),
+        description=(
+            "Add headers with the coordinates of the source record: all, none, or each by its own "
+            "key"
+        ),
+    )
 
 
 class TracingHeaderNames(Section):
     """Names of the tracing headers."""
 
-    partition: Name = "__k2k_partition"
-    offset: Name = "__k2k_offset"
-    topic: Name = "__k2k_topic"
-    pipeline: Name = "__k2k_pipeline"
+    partition: Name = Field(
+        default="__k2k_partition", description="Name of the header with the source partition"
+    )
+    offset: Name = Field(
+        default="__k2k_offset", description="Name of the header with the source offset"
+    )
+    topic: Name = Field(
+        default="__k2k_topic", description="Name of the header with the source topic"
+    )
+    pipeline: Name = Field(
+        default="__k2k_pipeline", description="Name of the header with the pipeline's name"
+    )
 
 
 class Tracing(Section):
@@ -486,19 +709,53 @@ class ErrorHandling(Section):
     ``skip`` leaves alone what is concerned, and continues with the rest.
     """
 
-    on_commit_sync_timeout: FailOrIgnore = "fail"
-    on_control_message_deserialization_error: FailOrIgnore = "fail"
-    on_multiple_target_committed_offsets: FailSkipOrIgnore = "fail"
-    on_active_consumer_group_commit: FailSkipOrIgnore = "fail"
+    on_commit_sync_timeout: FailOrIgnore = Field(
+        default="fail",
+        description=(
+            "Positions could not be read within `coordination.commit.syncTimeout`: the start "
+            "ends, or tries again"
+        ),
+    )
+    on_control_message_deserialization_error: FailOrIgnore = Field(
+        default="fail",
+        description=(
+            "The newest position of a partition cannot be read: the start ends, or continues with "
+            "an older one, which may repeat records"
+        ),
+    )
+    on_multiple_target_committed_offsets: FailSkipOrIgnore = Field(
+        default="fail",
+        description=(
+            "A record has two mappings: several pipelines copy its partition between the same "
+            "clusters"
+        ),
+    )
+    on_active_consumer_group_commit: FailSkipOrIgnore = Field(
+        default="fail", description="The group to commit for is active on the target"
+    )
 
 
 class Configuration(Section):
     """Parallelism, and how to wait for newly created control topics."""
 
-    auto_control_topic_creation_check_delay_s: Duration = 0.75
-    auto_control_topic_creation_max_attempts: int = Field(default=10, ge=1)
-    pipeline_parallelism: Annotated[int, Field(ge=1)] | None = None
-    partition_parallelism: Annotated[int, Field(ge=1)] | None = None
+    auto_control_topic_creation_check_delay_s: Duration = Field(
+        default=0.75, description="Wait between checks that a created topic exists"
+    )
+    auto_control_topic_creation_max_attempts: int = Field(
+        default=10, ge=1, description="Checks before giving up"
+    )
+    pipeline_parallelism: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "Multiplied by `partitionParallelism`, the number of slots, unless `spark.slots` is set"
+        ),
+    )
+    partition_parallelism: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "Multiplied by `pipelineParallelism`, the number of slots, unless `spark.slots` is set"
+        ),
+    )
 
 
 # As for ``--interval`` of ``k2ktui mm2 publish``: polling reads all groups of the source.
@@ -508,9 +765,22 @@ SHORTEST_POLL_S, LONGEST_POLL_S = 0.5, 3600.0
 class GroupSettings(Section):
     """Consumer groups whose offsets are translated."""
 
-    poll_interval_s: Duration = Field(default=5.0, ge=SHORTEST_POLL_S, le=LONGEST_POLL_S)
-    consumer_groups: NamesOrPattern = ".*"
-    offset_guard_prefix: Name = Field(default="k2k_", min_length=1)
+    poll_interval_s: Duration = Field(
+        default=5.0,
+        ge=SHORTEST_POLL_S,
+        le=LONGEST_POLL_S,
+        description="How often the source's groups are read",
+    )
+    consumer_groups: NamesOrPattern = Field(
+        default=".*", description="Consumer groups whose offsets are translated"
+    )
+    offset_guard_prefix: Name = Field(
+        default="k2k_",
+        min_length=1,
+        description=(
+            "For reading only: begins the metadata of commits by earlier releases and by Lenses"
+        ),
+    )
 
 
 def _retention_time(value: Any) -> float | None:
@@ -534,25 +804,48 @@ class MappingRetention(Section):
         WithJsonSchema(
             {"anyOf": [{"enum": ["topic"]}, {"type": "string", "pattern": DURATION_TEXT}, TEMPLATE]}
         ),
-    ] = None
-    count: int = Field(default=1000, ge=1)
-    schedule_s: Duration = Field(default=300.0, gt=0)
+    ] = Field(
+        default=None,
+        description=(
+            "Maximum age of mappings in memory: a duration, or `topic` for the topic's own "
+            "retention; older ones are read again from the topic when a group needs them"
+        ),
+    )
+    count: int = Field(default=1000, ge=1, description="Mappings in memory per source partition")
+    schedule_s: Duration = Field(
+        default=300.0, gt=0, description="How often older mappings are dropped from memory"
+    )
 
 
 class OffsetMapping(Section):
     """The topic of offset mappings and their in-memory retention."""
 
-    topic: Name = "__k2k_offset_mappings"
+    topic: Name = Field(
+        default="__k2k_offset_mappings", description="Topic that holds the mappings, on the target"
+    )
     retention: MappingRetention = MappingRetention()
 
 
 class SparkSettings(Section):
     """The Spark session that runs laps; by default one slot per core. Not a Lenses setting."""
 
-    master: Name = "local[*]"
-    config: Mapping[Name, JavaText] = Field(default={}, repr=False)
-    lap_s: Duration = Field(default=20.0, gt=0)
-    slots: Annotated[int, Field(ge=1, le=LARGEST_SLOTS)] | None = None
+    master: Name = Field(default="local[*]", description="Where tasks run")
+    config: Mapping[Name, JavaText] = Field(
+        default={},
+        repr=False,
+        description=(
+            "Any Spark property, except those that protect tasks on this host and some that are "
+            "refused"
+        ),
+    )
+    lap_s: Duration = Field(default=20.0, gt=0, description="Length of one Spark job")
+    slots: Annotated[int, Field(ge=1, le=LARGEST_SLOTS)] | None = Field(
+        default=None,
+        description=(
+            "Number of tasks that copy concurrently; by default as many as cores; with "
+            "`coordination.mode: shared` of all runs together, at most 1,000"
+        ),
+    )
 
 
 class ConsoleSettings(Section):
@@ -561,15 +854,31 @@ class ConsoleSettings(Section):
     ``show_records`` allows to show keys, values and headers of records.
     """
 
-    show_records: Toggle = True
+    show_records: Toggle = Field(
+        default=True,
+        description=(
+            "Whether the console and `k2ktui records --show` may show keys, values and headers of "
+            "records"
+        ),
+    )
 
 
 class PipelineConfig(Section):
     """One pipeline: a source, a target, what to replicate and how."""
 
-    name: Name = Field(min_length=1)
-    environment: Name = ""
-    read_only: Toggle = False
+    name: Name = Field(
+        min_length=1, description="The pipeline's name, also in its transactional ids"
+    )
+    environment: Name = Field(
+        default="",
+        description=(
+            "Label of the environment; with `production` or `prod`, every command that writes to "
+            "the target needs `--unlock`, also `start` and `sync`"
+        ),
+    )
+    read_only: Toggle = Field(
+        default=False, description="Forbid changes and replication with this file"
+    )
     features: Features = Features()
     tracing: Tracing = Tracing()
     bidirectional: Bidirectional = Bidirectional()
@@ -589,7 +898,10 @@ class PipelineConfig(Section):
     drill: DrillSettings = DrillSettings()
     mm2: Mm2PublishSettings = Mm2PublishSettings()
     spark: SparkSettings = SparkSettings()
-    on_source_data_loss: Literal["fail", "continue"] = "fail"
+    on_source_data_loss: Literal["fail", "continue"] = Field(
+        default="fail",
+        description="What is done if the source lost records before they were copied",
+    )
     start_section: StartSection = Field(default=StartSection(), alias="start")
 
     @model_validator(mode="after")

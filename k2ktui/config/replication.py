@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     PlainSerializer,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -160,8 +161,14 @@ PartitionField = Annotated[
 class ReplicationSource(Section):
     """The source topics: one regular expression for full names, or a list of exact names."""
 
-    name: Name | None = None
-    topic: NamesOrPattern = ()
+    name: Name | None = Field(default=None, description="Description without effect")
+    topic: NamesOrPattern = Field(
+        default=(),
+        description=(
+            "Source topics; required for everything that replicates, and a pattern leaves out "
+            "control topics"
+        ),
+    )
 
     @property
     def topic_choice(self) -> tuple[str | None, tuple[str, ...]]:
@@ -175,9 +182,21 @@ class ReplicationSink(Section):
     ``source`` keeps the partition, ``producer`` hashes the key; an expression chooses one.
     """
 
-    name: Name | None = None
-    topic: TopicField = "source"
-    partition: PartitionField = "source"
+    name: Name | None = Field(default=None, description="Description without effect")
+    topic: TopicField = Field(
+        default="source",
+        description=(
+            "Target topic: `source` for the same name, or one of the forms with a prefix, one "
+            "name, a mapping or an expression"
+        ),
+    )
+    partition: PartitionField = Field(
+        default="source",
+        description=(
+            "Target partition: `source` keeps the number, `producer` hashes the key as Java does, "
+            "an expression chooses it"
+        ),
+    )
 
     @cached_property
     def mapping(self) -> TopicMapping:
@@ -216,10 +235,16 @@ HeaderName = Annotated[Name, AfterValidator(_not_empty)]
 class HeaderTracing(Section):
     """Names of headers with the coordinates of the source record; not added by default."""
 
-    topic: HeaderName | None = None
-    partition: HeaderName | None = None
-    offset: HeaderName | None = None
-    pipeline: HeaderName | None = None
+    topic: HeaderName | None = Field(
+        default=None, description="Header with the topic of the source record"
+    )
+    partition: HeaderName | None = Field(
+        default=None, description="Header with the partition of the source record"
+    )
+    offset: HeaderName | None = Field(
+        default=None, description="Header with the offset of the source record"
+    )
+    pipeline: HeaderName | None = Field(default=None, description="Header with the pipeline's name")
 
 
 class HeaderRule(Section):
@@ -228,11 +253,32 @@ class HeaderRule(Section):
     ``keep`` comes first, then ``drop``, ``rename``, ``add`` and ``tracing``.
     """
 
-    topics: Pattern = ".*"
-    keep: NamesOrPattern | None = None
-    drop: NamesOrPattern | None = None
-    rename: Mapping[Pattern, Name] | None = None
-    add: Mapping[HeaderName, JavaText] | None = None
+    topics: Pattern = Field(
+        default=".*",
+        description=(
+            "Pattern for the names of source topics; the first rule that matches applies, alone"
+        ),
+    )
+    keep: NamesOrPattern | None = Field(
+        default=None, description="Headers of the source record that are kept; by default all"
+    )
+    drop: NamesOrPattern | None = Field(
+        default=None, description="Headers of the source record that are dropped"
+    )
+    rename: Mapping[Pattern, Name] | None = Field(
+        default=None,
+        description=(
+            "`{pattern: new name}`: the first pattern that is a header's whole name applies, and "
+            "`$1` to `$9` are its groups"
+        ),
+    )
+    add: Mapping[HeaderName, JavaText] | None = Field(
+        default=None,
+        description=(
+            "`{name: value}`: headers that are added as text, also where the source record has "
+            "one of that name"
+        ),
+    )
     tracing: HeaderTracing = HeaderTracing()
 
     @field_validator("rename")
@@ -261,8 +307,10 @@ class Replication(Section):
     """What is replicated. In the file it is a list: a source, stages if any, and a sink."""
 
     source: ReplicationSource = ReplicationSource()
-    transform: tuple[TransformRule, ...] = ()
-    headers: tuple[HeaderRule, ...] = ()
+    transform: tuple[TransformRule, ...] = Field(
+        default=(), description="Rules that change records"
+    )
+    headers: tuple[HeaderRule, ...] = Field(default=(), description="Rules for record headers")
     sink: ReplicationSink = ReplicationSink()
 
     def header_rule(self, topic: str) -> HeaderRule | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     PlainSerializer,
     WithJsonSchema,
     field_validator,
@@ -213,21 +214,39 @@ _WITH_FIELDS = ("json", *WITH_SCHEMA)
 class Decoders(Section):
     """How keys and values become columns."""
 
-    key: DecodeField = BYTES
-    value: DecodeField = BYTES
+    key: DecodeField = Field(
+        default=BYTES,
+        description=(
+            "How the key becomes columns: `bytes`, `string`, `json`, `avro` or `protobuf`, with "
+            "options"
+        ),
+    )
+    value: DecodeField = Field(
+        default=BYTES, description="How the value becomes columns, as for keys"
+    )
 
 
 class Encoders(Section):
     """How columns become keys and values; by default as they were decoded."""
 
-    key: EncodeField | None = None
-    value: EncodeField | None = None
+    key: EncodeField | None = Field(
+        default=None,
+        description="How columns become the key, as in `decode`; by default as it was decoded",
+    )
+    value: EncodeField | None = Field(
+        default=None, description="How columns become the value; by default as it was decoded"
+    )
 
 
 class DeadLetters(Section):
     """Where records that fail a step go."""
 
-    topic: Name | None = None
+    topic: Name | None = Field(
+        default=None,
+        description=(
+            "Name of the dead-letter topic; by default the target topic with `.dead-letter`"
+        ),
+    )
 
     @field_validator("topic")
     @classmethod
@@ -285,15 +304,47 @@ class TransformRule(Section):
     The expressions are Spark SQL over key, value, headers, topic, partition, offset and timestamp.
     """
 
-    topics: Pattern = ".*"
+    topics: Pattern = Field(
+        default=".*",
+        description=(
+            "Pattern for the names of source topics; the first rule that matches applies, alone"
+        ),
+    )
     decode: Decoders = Decoders()
-    filter: Annotated[Name, AfterValidator(_predicate)] | None = None
-    explode: Annotated[_Columns, AfterValidator(_exploded)] | None = None
-    set: Annotated[_Columns, AfterValidator(_assigned)] | None = None
-    drop: Annotated[tuple[Name, ...], AfterValidator(_fields)] | None = None
-    sql: Annotated[Name, AfterValidator(_select)] | None = None
+    filter: Annotated[Name, AfterValidator(_predicate)] | None = Field(
+        default=None, description="Spark SQL predicate of the records to copy; by default all"
+    )
+    explode: Annotated[_Columns, AfterValidator(_exploded)] | None = Field(
+        default=None,
+        description=(
+            "`{column: expression}` of an array: one record for each element, in the column "
+            "`key`, `value`, `key.FIELD` or `value.FIELD`"
+        ),
+    )
+    set: Annotated[_Columns, AfterValidator(_assigned)] | None = Field(
+        default=None,
+        description=(
+            "`{column: expression}` with Spark SQL for `key`, `value`, `key.FIELD`, `value.FIELD` "
+            "or `headers.NAME`"
+        ),
+    )
+    drop: Annotated[tuple[Name, ...], AfterValidator(_fields)] | None = Field(
+        default=None, description="List of `key.FIELD` and `value.FIELD` to remove"
+    )
+    sql: Annotated[Name, AfterValidator(_select)] | None = Field(
+        default=None,
+        description=(
+            "`SELECT … FROM records [WHERE …]` in place of `filter`, `explode`, `set` and `drop`"
+        ),
+    )
     encode: Encoders = Encoders()
-    on_error: OnError = "fail"
+    on_error: OnError = Field(
+        default="fail",
+        description=(
+            "What is done with a record that fails a step: `fail` stops the partition before it, "
+            "`skip` leaves it out, `deadLetter` writes it to a dead-letter topic"
+        ),
+    )
     dead_letter: DeadLetters | None = None
 
     @model_validator(mode="after")

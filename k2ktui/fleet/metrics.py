@@ -118,15 +118,18 @@ def _pair_state(row: FleetRow, now: float) -> Labeled:
 
 CATALOG: tuple[Metric, ...] = (
     Metric(_PREFIX, "fleet.severity", "1",
-           "The worst of the pipeline's problems, as label; always 1", _of_each(_severity)),
+           "The worst of the pipeline's problems, as label; always 1", _of_each(_severity),
+           labels=("severity",)),
     Metric(_PREFIX, "fleet.problems", "{problem}", "Problems of the pipeline by severity",
-           _of_each(_problems)),
+           _of_each(_problems), labels=("severity",)),
     Metric(_PREFIX, "fleet.file.invalid", "1", "1 if the file is not valid, else 0",
            _figure(lambda row, now: not row.is_valid)),
     Metric(_PREFIX, "fleet.read.age", "s", "Time since the pipeline was read; absent before",
            _figure(_read_age)),
-    Metric(_PREFIX, "fleet.answers", "1", "1 if the cluster answers, else 0", _of_each(_answers)),
-    Metric(_PREFIX, "fleet.runs", "{run}", "Runs that copy, and that stand by", _of_each(_runs)),
+    Metric(_PREFIX, "fleet.answers", "1", "1 if the cluster answers, else 0", _of_each(_answers),
+           labels=("cluster",)),
+    Metric(_PREFIX, "fleet.runs", "{run}", "Runs that copy, and that stand by", _of_each(_runs),
+           labels=("state",)),
     Metric(_PREFIX, "fleet.lag", "{record}", "Source offsets not copied yet",
            _figure(lambda row, now: row.lag, _COPY)),
     Metric(_PREFIX, "fleet.lag.time", "s", "Age of the oldest record not copied yet",
@@ -135,7 +138,7 @@ CATALOG: tuple[Metric, ...] = (
            "Share of the retained source offsets that translate exactly, 0 to 1",
            _figure(lambda row, now: row.coverage, _COPY)),
     Metric(_PREFIX, "fleet.groups", "{group}", "Groups by status, as a run wrote them last",
-           _of_each(_groups)),
+           _of_each(_groups), labels=("status", "severity")),
     Metric(_PREFIX, "fleet.summary.age", "s",
            "Age of coverage and groups; absent if no run wrote them",
            _figure(lambda row, now: row.summary_age(now))),
@@ -152,7 +155,7 @@ CATALOG: tuple[Metric, ...] = (
            _figure(lambda row, now: row.rehearsal.findings if row.rehearsal else None)),
     Metric(_PREFIX, "fleet.pair.state", "1",
            "Where the workload is, or goes, by the drills on the target; always 1",
-           _of_each(_pair_state)),
+           _of_each(_pair_state), labels=("state",)),
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class Metric:
         text: one-line description for exporters that support it.
         read: returns the current points of what the catalog reads.
         counter: whether the value only grows while the process runs.
+        labels: labels of its points beside ``pipeline``, which all have.
     """
 
     prefix: str
@@ -31,6 +32,7 @@ class Metric:
     text: str
     read: Callable[[Any], Points]
     counter: bool = False
+    labels: tuple[str, ...] = ()
 
 
 def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:

@@ -27,6 +27,7 @@ def read(name: str, rows: Iterable[FleetRow] = ROWS) -> dict[Any, float]:
     (metric,) = (metric for metric in CATALOG if metric.name == f"fleet.{name}")
     found: dict[Any, float] = {}
     for value, labels in metric.read(FleetMetrics(lambda: rows, lambda: NOON)):
+        assert labels.keys() == {"pipeline", "file", *metric.labels}
         rest = tuple(text for key, text in labels.items() if key not in ("pipeline", "file"))
         key = (labels["pipeline"], *rest) if rest else labels["pipeline"]
         assert key not in found

@@ -34,7 +34,7 @@ from k2ktui.sync.moves.apply import Applied
 from k2ktui.sync.operations import journal_json
 from k2ktui.watch.once import Reading
 from tests.support.console.views import NOON, Made
-from tests.unit.cli.test_options_are_named import options
+from tests.support.documents.options import commands, visible_options
 from tests.unit.engine.test_plan import PLAN
 
 GOLDEN = Path(__file__).parent / "public_interface.txt"
@@ -84,8 +84,9 @@ def public_type(text: str) -> str:
 
 
 def option_lines() -> Iterator[str]:
-    for command, option in options(cli, "k2ktui"):
-        yield from (f"{command} {name}" for name in option.opts)
+    for name, command in commands(cli, "k2ktui"):
+        for option in visible_options(command):
+            yield from (f"{name} {opt}" for opt in option.opts)
 
 
 def json_lines() -> Iterator[str]:

@@ -43,6 +43,7 @@ class Fed(Written):
         values = {}
         for value, labels in metric.read(self._figures):
             assert labels["pipeline"] == "p"
+            assert labels.keys() == {"pipeline", *metric.labels}
             rest = tuple(text for key, text in labels.items() if key != "pipeline")
             values[rest[0] if len(rest) == 1 else rest] = value
         return values

@@ -1,0 +1,1 @@
+"""Pages of docs/reference: what the code declares, written into Markdown."""
