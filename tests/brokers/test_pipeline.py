@@ -313,7 +313,6 @@ EXPECTED = {
     "skip_moved": "{group} {topic} 0 None → 719 \n",
     "load_plan(": "1 offsets, planned by ",
     "except K2kError": "applying a plan is refused: the pipeline was opened without write=True",
-    "asyncio": "1 0\n",
 }
 
 
