@@ -44,7 +44,7 @@ def refuse(problems: Sequence[Problem]) -> ConfigError:
     count = counted(len(lines), "error")
     return ConfigError(
         "\n".join([f"the configuration has {count}:", *(f"  {line}" for line in lines)]),
-        hint="Correct the file and try again; docs/configuration.md lists every key.",
+        hint="Correct the file and try again; docs/reference/keys.md lists every key.",
     )
 
 
