@@ -392,13 +392,15 @@ class Wire:
         """Close the connection to a broker; requests in flight fail with OutcomeUnknown."""
         self._manager.close(node)
 
-    async def metadata(self, topics: Collection[str]) -> dict[str, TopicInfo]:
+    async def metadata(
+        self, topics: Collection[str], timeout: float | None = None
+    ) -> dict[str, TopicInfo]:
         """Request topic metadata (never creating topics) and update the known brokers.
 
         Raises:
             NotSent, OutcomeUnknown: as for ``send``.
         """
-        response = await self._metadata(topics, None)
+        response = await self._metadata(topics, timeout)
         return {topic.name: _topic_info(topic) for topic in response.topics}
 
     async def brokers(self, timeout: float | None = None) -> list[int]:

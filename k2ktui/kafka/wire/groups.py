@@ -59,6 +59,9 @@ __all__ = [
 ]
 
 _SOURCE = "source"
+_COMMITS = "__consumer_offsets"
+# Seconds in which brokers that have just started elect the leaders of that topic.
+_ELECTION_S = 5.0
 # Number of unanswered attempts (about half a second) after which closed ports end the retries.
 _CLOSED_AFTER = 4
 # Kinds for which the listing is the only source of details; share groups commit no offsets.
@@ -98,6 +101,7 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         self._is_read_only = label == _SOURCE and not writes_source
         self._stable_patience = stable_patience
         self.incomplete_reason = ""
+        self._may_describe_commits = True
 
     def list(self) -> dict[str, GroupListing]:
         """Return the groups that the principal may describe; sets ``incomplete_reason``.
@@ -224,12 +228,19 @@ class ConsumerGroupClient(GroupCoordinatorClient):
         return {where: texts.get(answer.get(where), "") for where in partitions}
 
     async def _list(self) -> dict[str, GroupListing]:
-        until, attempt = monotonic() + self._patience, 0
+        before, began, attempt = self.incomplete_reason, monotonic(), 0
         while True:
-            listed, self.incomplete_reason = await self._list_once()
+            try:
+                leaderless = await self._find_leaderless()
+                listed, unanswered = await self._list_once()
+            except (NotSent, OutcomeUnknown) as error:
+                listed, unanswered, leaderless = None, str(error), ""
+            self.incomplete_reason = "; ".join(filter(None, (unanswered, leaderless)))
             if not self.incomplete_reason:
                 return listed or {}
-            if monotonic() > until:
+            if not unanswered and self.incomplete_reason == before:
+                break  # the listing before has waited for it
+            if monotonic() > began + (self._patience if unanswered else _ELECTION_S):
                 break
             if listed is None and attempt == _CLOSED_AFTER and (why := self._wire.refusal()):
                 raise no_connection(self._label, why)
@@ -244,15 +255,30 @@ class ConsumerGroupClient(GroupCoordinatorClient):
             )
         return listed
 
+    async def _find_leaderless(self) -> str:
+        """Return which groups no broker can list, whatever it answers; "" if there are none.
+
+        Brokers list the groups of the partitions that they lead, and say nothing of the others.
+        Without the right to describe the topic it cannot be told, and is asked only once.
+        """
+        if not self._may_describe_commits:
+            return ""
+        patience = min(self._patience, _ELECTION_S)
+        topic = (await self._wire.metadata([_COMMITS], patience)).get(_COMMITS)
+        if topic is None:
+            return ""
+        self._may_describe_commits = topic.error != Code.TOPIC_AUTHORIZATION_FAILED
+        missing = sum(leader.node < 0 for leader in topic.partitions.values())
+        if not missing:
+            return ""
+        return f"{missing} of {len(topic.partitions)} partitions of {_COMMITS} have no leader"
+
     async def _list_once(self) -> tuple[dict[str, GroupListing] | None, str]:
         """Ask every broker once; return the groups (None if no broker answered) and the errors."""
         kind = "" if self._knows_consumer_groups() else "classic"
         listed: dict[str, GroupListing] = {}
         failed: list[str] = []
-        try:
-            answers = await self._ask_all_brokers(list_request)
-        except (NotSent, OutcomeUnknown) as error:
-            return None, str(error)
+        answers = await self._ask_all_brokers(list_request)
         for node, response in answers.items():
             code = (
                 Code.NETWORK_EXCEPTION if isinstance(response, GroupError) else response.error_code

@@ -200,7 +200,7 @@ class SnapshotReader:
                 *([unread] if unread else []),
                 *copies.notes,
                 *([self._opposite.note] if self._opposite and self._opposite.note else []),
-                *([source.incomplete_reason] if source.incomplete_reason else []),
+                *_missing_groups(source.incomplete_reason),
             ),
         )
         policy = self._config.error_handling.on_multiple_target_committed_offsets
@@ -628,6 +628,10 @@ def _ends(
             for target, landed in _landed_ends(replica).items():
                 ends[target] = max(landed, ends.get(target, 0))
     return ends
+
+
+def _missing_groups(why: str) -> Sequence[str]:
+    return [f"groups of the source may be missing here: {why}"] if why else []
 
 
 def _replicated_only(

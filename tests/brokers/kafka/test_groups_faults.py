@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from k2ktui.errors import TimedOut
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.brokers import TwoBrokers
 from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
 from tests.support.clusters.proxy import Api, Blow, ProxiedNode, proxied_node
 from tests.support.clusters.secure import SecureNode, start_secure_node
@@ -79,6 +82,7 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
 
     with opened(as_user(secure, "ann")) as groups:
         eventually(lambda: set(groups.list()) == {seen}, "the right has effect")
+        assert groups.incomplete_reason == "", "without Describe on their topic, too"
         states, offsets = groups.describe([seen, hidden]), groups.read_committed([seen, hidden])
         assert (states[seen].state, states[seen].error) == ("Empty", "")
         assert "the target principal lacks Describe on the group" in states[hidden].error
@@ -113,6 +117,24 @@ def test_lost_requests_and_answers(shaky: ProxiedNode, blow: Blow) -> None:
         views = groups.read_committed(wanted)
         strike.wait()
     assert {name: dict(view.offsets) for name, view in views.items()} == wanted
+
+
+def test_groups_that_no_broker_leads_are_missing_and_it_is_said(tmp_path: Path) -> None:
+    with closing(TwoBrokers("single", tmp_path, {"offsets.topic.replication.factor": "1"})) as two:
+        topic = create_topic(two.start(), replicas=[[1]])
+        wanted = {unique_name("g"): {(topic, 0): GroupCommit(1)} for _ in range(30)}
+        with opened({"bootstrap_servers": two.bootstrap.split(",")}) as groups:
+            done = groups.commit(wanted)
+            assert {why for errors in done.values() for why in errors.values()} == {""}
+            assert groups.list().keys() == wanted.keys()
+            two.second.kill()
+            eventually(lambda: two.alive() == {1}, "the controller knows that it is gone")
+            for _ in range(2):
+                assert 0 < len(groups.list()) < len(wanted)
+                assert "partitions of __consumer_offsets have no leader" in groups.incomplete_reason
+            two.second.start()
+            eventually(lambda: groups.list().keys() == wanted.keys(), "all are listed again")
+            assert groups.incomplete_reason == ""
 
 
 def test_a_restart_is_waited_for(target: KafkaNode) -> None:
