@@ -36,6 +36,7 @@ _MARKS = {
 @options.reading
 def check(files: tuple[str, ...], as_json: bool) -> int:
     """Run the checks, print them, and return the exit code of ``preflight.checks.exit_code``."""
+    from k2ktui.jobs.checks import check_releases
     from k2ktui.replication.preflight.checks import exit_code
     from k2ktui.replication.preflight.suite import run_checks
     from k2ktui.sync.drill.guard import check_fence
@@ -47,6 +48,7 @@ def check(files: tuple[str, ...], as_json: bool) -> int:
     checks = [check_fence(config), *run_checks(config)]
     if not any(one.unreachable for one in checks):
         checks += [check_file(config), check_holds(config), check_mappings(config)]
+        checks.append(check_releases(config))
     code = exit_code(checks)
     if not as_json:
         for one in checks:

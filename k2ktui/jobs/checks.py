@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job, read_job
@@ -16,10 +16,12 @@ from k2ktui.replication.preflight.checks import Check, before_start
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
 from k2ktui.sync.drill.guard import check_fence
 from k2ktui.sync.other_files import check_file
+from k2ktui.version import __version__, may_run_beside
 
 log = logging.getLogger(__name__)
 
 NAME = "other runners"
+RELEASES = "releases"
 _WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
 
 
@@ -49,6 +51,30 @@ def start_checks(
         _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached
         else Check.unknown(NAME, "a cluster did not respond")
+    )
+
+
+def check_releases(config: PipelineConfig) -> Check:
+    """Check that a run of this release may join those that work on the pipeline."""
+    try:
+        runners = read_runners(config)
+    except K2kError as error:
+        return Check.unknown(RELEASES, error.message, error.hint)
+    return compare_releases(runners, time())
+
+
+def compare_releases(runners: Sequence[Runner], now: float) -> Check:
+    """Check the releases of heartbeats; ``now`` is in epoch seconds."""
+    alive = [one for one in alive_elsewhere(runners, None, now) if one.version != __version__]
+    if not alive:
+        return Check.passes(RELEASES, f"no run of another release than {__version__} works")
+    where = "; ".join(describe_runner(runner, now) for runner in alive)
+    if all(may_run_beside(runner.version) for runner in alive):
+        return Check.passes(RELEASES, f"a run of {__version__} may join the one {where}")
+    return Check.warns(
+        RELEASES,
+        f"it is running {where}; whether a run of {__version__} may join is unknown",
+        "Stop all runs, then start those of one release (docs/upgrading.md).",
     )
 
 

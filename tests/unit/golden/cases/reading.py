@@ -87,6 +87,7 @@ def check(_: Path) -> list[Typed]:
         (("drill.guard", "fence"), ("other_files", "file"), ("holds", "holds"),
          ("mapping.keeper", "mappings"))
     }  # fmt: skip
+    beside["k2ktui.jobs.checks.check_releases"] = Check.passes("releases", "one release")
     return [
         typed("check -f orders.yaml", {run: rows, **beside}),
         typed("check -f orders.yaml --json", {run: rows, **beside}),
