@@ -6,11 +6,13 @@ A fleet is upgraded host by host, so runs of both share a pipeline, or wait for 
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands.earlier_code import unpack
+from tests.support.commands.cli import k2ktui_json
+from tests.support.commands.earlier_code import BEFORE, path_of, unpack
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.kills import tell_all
 from tests.support.pipelines.pipeline import Pipeline, Run
@@ -18,18 +20,12 @@ from tests.support.pipelines.shared_pipelines import SHARED, await_all_copying, 
 from tests.support.records.traffic import Traffic
 
 pytestmark = pytest.mark.slow
-# The last one before each feature got a folder of its own.
-EARLIER = "7decdb98"
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package of the earlier commit."""
-    return unpack(EARLIER, tmp_path_factory.mktemp("earlier"))
-
-
-def path_of(earlier: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(earlier), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    return unpack(BEFORE, tmp_path_factory.mktemp("earlier"))
 
 
 def start_earlier(pipeline: Pipeline, earlier: Path) -> Run:
@@ -42,27 +38,31 @@ def start_earlier(pipeline: Pipeline, earlier: Path) -> Run:
     return run
 
 
-@pytest.mark.rotate("mode", ["standby", "shared"])
+@pytest.mark.rotate("mode", ["exclusive", "standby", "shared"])
 def test_runs_of_both_continue_wait_for_each_other_or_share(
     make_pipeline: MakePipeline, topics: dict[str, int], earlier: Path, mode: str
 ) -> None:
     """Up and down and up again, as when an upgrade is taken back; each of the runs is killed.
 
     The first one ends in a transaction with its first records, the others with positions, mapping
-    ranges and terms behind them. A standby copies as an exclusive run does.
+    ranges and terms behind them. Exclusive runs are stopped before the next one starts.
     """
     pipeline = make_pipeline(list(topics), SHARED | {"coordination.mode": mode})
 
-    def join(works: Run, joins: Run) -> None:
-        """Wait until both take part, then kill the first one."""
+    def go_on(works: Run, env: Mapping[str, str]) -> Run:
+        """Start another run; once both take part, kill the first one."""
+        if mode == "exclusive":
+            assert works.stop() == 0
+        joins = pipeline.start(env=env)
         if mode == "shared":
             expect_owning([works, joins])
-        else:
+        elif mode == "standby":
             joins.expect("waiting", lambda event: " pid " in event["runs"])
         await_all_copying(pipeline, topics)
         tell_all(works, signal.SIGKILL)
         joins.expect("firstrecord")
         await_all_copying(pipeline, topics)
+        return joins
 
     with Traffic(pipeline.source, topics, 1):
         first = start_earlier(pipeline, earlier)
@@ -72,9 +72,11 @@ def test_runs_of_both_continue_wait_for_each_other_or_share(
         now = pipeline.start()
         now.expect("firstrecord")
         await_all_copying(pipeline, topics)
-        again = pipeline.start(env=path_of(earlier))
-        join(now, again)
-        last = pipeline.start()
-        join(again, last)
+        again = go_on(now, path_of(earlier))
+        checks = k2ktui_json("check", "-f", pipeline.write(), code=None)["checks"]
+        (releases,) = [check for check in checks if check["name"] == "releases"]
+        assert releases["outcome"] == "pass"
+        assert f"pid {again.process.pid}, k2ktui 0.1.0, heartbeat" in releases["detail"]
+        last = go_on(again, {})
     pipeline.end(last)
     pipeline.prove()

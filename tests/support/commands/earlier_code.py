@@ -9,6 +9,15 @@ from pathlib import Path
 
 import pytest
 
+#: The landing before 0.9.0: runs of both may work on one pipeline, one after the other or together.
+BEFORE = "c418fbb9"
+
+
+def path_of(folder: Path) -> dict[str, str]:
+    """Return the environment in which ``python -m k2ktui`` is what was unpacked into a folder."""
+    core = {"K2KTUI_NATIVE": ""}  # the core in C is not unpacked, and the gate requires it
+    return core | {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": ""}
+
 
 def unpack(commit: str, folder: Path) -> Path:
     """Unpack the package of a commit into a folder, and return the folder for ``PYTHONPATH``.
