@@ -38,6 +38,22 @@ def start_earlier(pipeline: Pipeline, earlier: Path) -> Run:
     return run
 
 
+def test_an_old_one_is_stopped_and_goes_on(
+    make_pipeline: MakePipeline, topics: dict[str, int], tmp_path: Path
+) -> None:
+    """Of 675e1d1f: its runs are stopped before the first of this release starts."""
+    pipeline = make_pipeline(list(topics), SHARED | {"coordination.mode": "shared"})
+    with Traffic(pipeline.source, topics, 1):
+        old = start_earlier(pipeline, unpack("675e1d1f", tmp_path))
+        await_all_copying(pipeline, topics)
+        assert old.stop() == 0
+        last = pipeline.start()
+        last.expect("firstrecord")
+        await_all_copying(pipeline, topics)
+    pipeline.end(last)
+    pipeline.prove()
+
+
 @pytest.mark.rotate("mode", ["exclusive", "standby", "shared"])
 def test_runs_of_both_continue_wait_for_each_other_or_share(
     make_pipeline: MakePipeline, topics: dict[str, int], earlier: Path, mode: str
