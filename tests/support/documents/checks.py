@@ -54,6 +54,7 @@ PREFLIGHT = {
     "pipeline file": "The runs of the pipeline have the same name and copy by the same rules.",
     "holds": "Which topics or partitions are held.",
     "needed mappings": "When the first mapping that a group needs expires.",
+    "releases": "Runs that work are of releases that one of this may join.",
     "other runners": "Before a job: whether the pipeline runs on another host.",
 }
 
