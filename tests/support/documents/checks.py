@@ -1,4 +1,4 @@
-"""docs/reference/checks.md: the checks of ``k2ktui check``, and those of drills."""
+"""docs/reference/checks.md: the checks of ``k2ktui check``; and the catalog of those of drills."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from tests.support.documents.markdown import code, table
 
 INTRODUCTION = """\
-The checks before a start ([Operating](../operating.md)) and those of drills
-([Checks of a drill](../drill-checks.md)). No check changes anything.
+What `k2ktui check` and a start ask ([Operating](../operating.md)). No check changes anything.
+Drills have [checks of their own](../drill-checks.md#catalog).
 """
 # Name in the output: what is checked. The test compares the names with the program's.
 PREFLIGHT = {
@@ -62,8 +62,7 @@ PREFLIGHT = {
 def body() -> str:
     """Return the page without its heading."""
     rows = [(code(name), meaning.removesuffix(".")) for name, meaning in PREFLIGHT.items()]
-    before = table(("check", "what is checked"), rows)
-    return "\n".join([INTRODUCTION, "## Before a start\n", before, "## Drills\n", drill_checks()])
+    return "\n".join([INTRODUCTION, table(("check", "what is checked"), rows)])
 
 
 def drill_checks() -> str:
