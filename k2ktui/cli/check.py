@@ -18,6 +18,7 @@ from k2ktui.present.columns import Column, text_column
 from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
     from k2ktui.replication.preflight.checks import Check
     from k2ktui.replication.preflight.explain import Explanation
 
@@ -36,25 +37,32 @@ _MARKS = {
 @options.reading
 def check(files: tuple[str, ...], as_json: bool) -> int:
     """Run the checks, print them, and return the exit code of ``preflight.checks.exit_code``."""
-    from k2ktui.jobs.checks import check_releases
     from k2ktui.replication.preflight.checks import exit_code
-    from k2ktui.replication.preflight.suite import run_checks
-    from k2ktui.sync.drill.guard import check_fence
-    from k2ktui.sync.holds import check_holds
-    from k2ktui.sync.mapping.keeper import check_mappings
-    from k2ktui.sync.other_files import check_file
 
     config = load_pipeline(files)
-    checks = [check_fence(config), *run_checks(config)]
-    if not any(one.unreachable for one in checks):
-        checks += [check_file(config), check_holds(config), check_mappings(config)]
-        checks.append(check_releases(config))
+    checks = run_every_check(config)
     code = exit_code(checks)
     if not as_json:
         for one in checks:
             click.echo(check_text(one))
     print_result(config.name, code, [asdict(one) for one in checks], as_json=as_json)
     return code
+
+
+def run_every_check(config: PipelineConfig) -> list[Check]:
+    """Run what ``check`` runs; failures are in the list."""
+    from k2ktui.jobs.checks import check_releases
+    from k2ktui.replication.preflight.suite import run_checks
+    from k2ktui.sync.drill.guard import check_fence
+    from k2ktui.sync.holds import check_holds
+    from k2ktui.sync.mapping.keeper import check_mappings
+    from k2ktui.sync.other_files import check_file
+
+    checks = [check_fence(config), *run_checks(config)]
+    if not any(one.unreachable for one in checks):
+        checks += [check_file(config), check_holds(config), check_mappings(config)]
+        checks.append(check_releases(config))
+    return checks
 
 
 def print_result(

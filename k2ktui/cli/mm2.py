@@ -92,8 +92,7 @@ mm2.add_command(mm2_offsets.offsets)
 @options.flag("--json as_json", "Print the file and the notes as JSON.")
 def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
     """Read the file, print or write the pipeline, and print notes to stderr."""
-    from k2ktui.mm2.flows.settings import load_settings
-    from k2ktui.mm2.importing.pipeline_file import import_flow
+    from k2ktui.mm2.importing.pipeline_file import import_file
 
     if bool(file) == bool(named):
         raise ConfigError(
@@ -101,16 +100,13 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
             unchanged="Nothing was done.",
             hint="k2ktui mm2 import FILE, or -f FILE; FILE#A->B selects one flow.",
         )
-    path, _, flow = (file or named).partition("#")
-    settings = load_settings(path, filled=False)
-    imported = import_flow(settings.flow(flow))
-    notes = [*settings.notes, *imported.notes]
+    imported = import_file(file or named)
     if output is not None:
         write_new(Path(output), imported.text)
     if as_json:
-        print_json({"file": output, "text": imported.text, "notes": notes})
+        print_json({"file": output, "text": imported.text, "notes": list(imported.notes)})
         return
-    print_notes(notes)
+    print_notes(imported.notes)
     if output is None:
         click.echo(imported.text, nl=False)
     else:

@@ -81,6 +81,7 @@ Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
 #: The sections of a cluster's client properties; the first one with addresses counts.
 CLIENT_SECTIONS = ("common", "admin", "consumer", "producer")
+_CONNECTION = re.compile(r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.dns\.lookup")
 _LONGEST_NAME = 40
 _REGISTRY_URL = "schema.registry.url"
 _RENEWED = (
@@ -96,6 +97,11 @@ _RENEWED = (
     "bearer.auth.token",
     "basic.auth.user.info",
 )
+
+
+def is_connection(key: str) -> bool:
+    """Return whether a property says how to connect to a cluster, and not what a client does."""
+    return _CONNECTION.match(key) is not None
 
 
 def is_security_value(key: str) -> bool:

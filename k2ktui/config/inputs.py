@@ -87,6 +87,16 @@ def read_file(file: str) -> bytes:
     return content
 
 
+@contextmanager
+def drafted(file: str, text: str) -> Iterator[None]:
+    """Let a file that is not written yet have this text for whoever reads it in this context."""
+    _read[file] = text.encode()
+    try:
+        yield
+    finally:
+        del _read[file]
+
+
 def can_be_read_again(files: Iterable[str]) -> bool:
     """Return whether another process can read the files later: none is ``-`` or a pipe."""
     names = [part.strip() for names_of_layer in files for part in names_of_layer.split(",")]

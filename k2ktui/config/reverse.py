@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+from k2ktui.config.clusters import is_connection
 from k2ktui.config.load import load, read_layers
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import format_path
@@ -20,8 +21,6 @@ from k2ktui.secret_values import is_secret_key, without_userinfo
 from k2ktui.text import safe_text
 
 _SUFFIX = "-reverse"
-# Properties of the connection, which belong to a cluster; all others belong to a client's purpose.
-_CONNECTION = re.compile(r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.dns\.lookup")
 _LITERAL = re.compile(r"(?:[A-Za-z0-9_-]|\\?\.)+")
 # Java's default of a new group, which says where to start: each pipeline has its own start.
 _START = "auto.offset.reset"
@@ -133,8 +132,9 @@ def _clients(cluster: _Table, purpose: _Table, roles: Mapping[str, str]) -> _Tab
     for role in ("common", *roles):
         how = cluster.get(roles.get(role, role), {})
         what = purpose.get(role, {})
-        table = {k: v for k, v in how.items() if _CONNECTION.match(k)}
-        table |= {k: v for k, v in what.items() if not _CONNECTION.match(k) and k != _START}
+        # Those of the connection belong to the cluster; all others to a client's purpose.
+        table = {k: v for k, v in how.items() if is_connection(k)}
+        table |= {k: v for k, v in what.items() if not is_connection(k) and k != _START}
         if table:
             clients[role] = table
     return clients

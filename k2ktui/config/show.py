@@ -103,9 +103,9 @@ def _lines(value: Any, path: Path, comment: Callable[[Path], str] | None) -> Ite
     is_list = isinstance(value, list)
     for key, item in enumerate(value) if is_list else value.items():
         below = (*path, key)
-        head = f"{indent}-" if is_list else f"{indent}{_scalar(key)}:"
+        head = f"{indent}-" if is_list else f"{indent}{yaml_scalar(key)}:"
         if not isinstance(item, (dict, list)) or not item:
-            line = f"{head} {_scalar(item)}"
+            line = f"{head} {yaml_scalar(item)}"
             yield f"{line.ljust(_COMMENT_COLUMN)} # {comment(below)}" if comment else line
             continue
         lines = _lines(item, below, comment)
@@ -114,7 +114,7 @@ def _lines(value: Any, path: Path, comment: Callable[[Path], str] | None) -> Ite
         yield from lines
 
 
-def _scalar(value: Any) -> str:
+def yaml_scalar(value: Any) -> str:
     """Format a scalar so that YAML parses it back to the same value."""
     if not isinstance(value, str):
         return json.dumps(value)

@@ -165,6 +165,14 @@ def _split(rest: str) -> tuple[list[str], str]:
         rest = tail
 
 
+def variables_of(text: str) -> list[str]:
+    """Return the environment variables that ``${env:…}`` in a text names, each once."""
+    bodies = (match["body"] or "" for match in _TEMPLATE.finditer(text))
+    loaders = (body.partition(":") for body in bodies)
+    names = (_split(rest)[1] for loader, _, rest in loaders if loader == "env")
+    return list(dict.fromkeys(filter(None, names)))
+
+
 def _property_text(node: Node) -> str:
     """Return the text of a property; a list is joined by commas, as for a Java client."""
     if isinstance(node.value, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -18,7 +18,7 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows.model import ROLES, SIDES, FlowProperties, Side, is_client
 from k2ktui.mm2.flows.policy import NameFilter, numbered_references, shift_references
-from k2ktui.mm2.flows.settings import security_notes
+from k2ktui.mm2.flows.settings import load_settings, security_notes
 from k2ktui.mm2.importing.client_properties import choose_properties
 from k2ktui.mm2.importing.counterparts import left_out
 from k2ktui.mm2.offsets.positions import reset_notes
@@ -135,6 +135,18 @@ def _interval(flow: FlowProperties) -> tuple[str, int]:
 def _has_number(flow: FlowProperties, key: str) -> bool:
     text = flow.settings.get(key, "").strip()
     return text.isascii() and text.isdecimal()
+
+
+def import_file(file: str) -> Imported:
+    """Convert the flow of ``FILE[#A->B]`` to a pipeline file; notes are those of the file, too.
+
+    Raises:
+        ConfigError: the file is not valid, or its flow cannot be expressed in a pipeline.
+    """
+    path, _, flow = file.partition("#")
+    settings = load_settings(path, filled=False)
+    imported = import_flow(settings.flow(flow))
+    return replace(imported, notes=(*settings.notes, *imported.notes))
 
 
 def import_flow(flow: FlowProperties) -> Imported:
