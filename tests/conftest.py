@@ -56,6 +56,7 @@ SECURE_USERS = (
     "copier",
     "racer",
     "resetter",
+    "starter",
 )
 
 # Seconds until a long test counts as hanging, unless it says otherwise; others have the default.

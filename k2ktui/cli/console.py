@@ -177,13 +177,19 @@ def _session(given: ConsoleArguments) -> Session:
 def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
     """Show the pipelines of a directory, and each that is opened there, until the operator quits.
 
-    The pipelines are read on while one of them is shown.
+    The pipelines are read on while one of them is shown. Where there is none yet, one can be set
+    up; it is opened first.
     """
     from k2ktui.console.app import open_console
     from k2ktui.console.session import FLEET, Session
     from k2ktui.fleet.feed import FleetFeed
-    from k2ktui.fleet.files import read_directory
+    from k2ktui.fleet.files import list_files, read_directory
 
+    opened: Path | None = FLEET
+    if not list_files(directory):
+        from k2ktui.cli.init import offer_first
+
+        opened = offer_first(directory) or FLEET
     files = read_directory(directory)
     # A name that two files have stands for none of them.
     seen = Counter(file.name for file in files)
@@ -191,7 +197,6 @@ def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
     pair = _pair_of(directory, files)
     feed = FleetFeed(files, given.interval, pair)
     feed.begin()
-    opened: Path | None = FLEET
     note = ""
     try:
         while opened is not None:

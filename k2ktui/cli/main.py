@@ -58,6 +58,7 @@ _COMMANDS = {
         "Show consumer groups on both clusters with translated offsets and divergence.",
     ),
     "hold": ("offsets", "Stop copying topics or partitions until they are released."),
+    "init": ("init", "Write and check a pipeline file, from questions about two clusters."),
     "jobs": ("jobs", "Run pipelines as detached jobs on this host."),
     "journal": ("groups", "List applied and undone changes."),
     "mm2": ("mm2", "Import, audit and correct MirrorMaker 2 flows."),
@@ -86,6 +87,7 @@ _COMMANDS = {
     "watch": ("views", "Print a pipeline's status repeatedly."),
 }
 _FIRST_STEPS = """
+Copy between clusters:    k2ktui init
 Try it:                   k2ktui demo
 Open the console:         k2ktui -f pipeline.yaml
 Check before a start:     k2ktui check -f pipeline.yaml

@@ -35,16 +35,14 @@ class PipelineFile:
         return self.path.stem if self.flow is None else self.flow.config.name
 
 
-def read_directory(directory: Path) -> Sequence[PipelineFile]:
-    """Read the pipeline files of a directory, sorted by name; not those below it.
-
-    A file that is not valid does not hide the others.
+def list_files(directory: Path) -> list[Path]:
+    """Return the pipeline files of a directory, sorted by name; not those below it.
 
     Raises:
-        ConfigError: the directory cannot be read, or has no pipeline file, or too many.
+        ConfigError: the directory cannot be read.
     """
     try:
-        paths = sorted(
+        return sorted(
             path
             for path in directory.iterdir()
             if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
@@ -55,11 +53,23 @@ def read_directory(directory: Path) -> Sequence[PipelineFile]:
             unchanged="Nothing was read.",
             hint="Give the directory of your pipeline files with -d.",
         ) from error
+
+
+def read_directory(directory: Path) -> Sequence[PipelineFile]:
+    """Read the files of :func:`list_files`.
+
+    A file that is not valid does not hide the others.
+
+    Raises:
+        ConfigError: the directory cannot be read, or has no pipeline file, or too many.
+    """
+    paths = list_files(directory)
     if not paths:
         raise ConfigError(
             f"{safe_text(directory)} has no pipeline file (*.yaml, *.yml)",
             unchanged="Nothing was read.",
-            hint="Put one file per pipeline there, or give another directory with -d.",
+            hint="Put one file per pipeline there (k2ktui init writes one), or give another "
+            "directory with -d.",
         )
     if len(paths) > _MOST_FILES:
         raise ConfigError(
