@@ -53,6 +53,7 @@ def answers(survey: Survey | None = None, checks: list[Check] = PASSED) -> dict[
         "k2ktui.replication.preflight.survey.survey_cluster": survey or surveyed(),
         "k2ktui.replication.preflight.suite.run_checks": checks,
         "k2ktui.kafka.unreachable.await_open": await_open,
+        "k2ktui.jobs.checks.check_releases": Check.passes("none", "none"),
         **{
             f"k2ktui.sync.{name}": Check.passes("none", "none")
             for name in (*beside, "mapping.keeper.check_mappings")
