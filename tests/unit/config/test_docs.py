@@ -37,8 +37,11 @@ def test_defaults_are_as_described(files: Files) -> None:
     assert compared > 50
 
 
-def test_the_example_loads(files: Files) -> None:
+def test_the_smallest_file_loads_and_creates_control_topics(files: Files) -> None:
     example = DOC.split("```yaml\n")[1].split("```")[0]
-    files.env = {"SOURCE_JAAS": "x"}
-    assert files.load(example).config.topics.matches("orders-1")
-    assert yaml.safe_load(example)["name"] == "orders-dr"
+    config = files.load(example).config
+    assert config.topics.matches("orders-1") and config.features.auto_create_control_topics
+    keys = yaml.safe_load(example)
+    assert keys["name"] == "orders-dr"
+    for key in keys.keys() - {"features", "replication"}:
+        assert files.errors(yaml.safe_dump({k: v for k, v in keys.items() if k != key})), key
