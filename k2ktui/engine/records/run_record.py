@@ -42,8 +42,8 @@ from k2ktui.engine.wire import (
 )
 
 _VERSION = 1
-# Of the runs of a pipeline that is shared, and of its slots: a release that does not know shared
-# slots cannot fence them, and must not take the pipeline over.
+# Of the runs of a pipeline with slots that are taken one by one, and of its slots: a release that
+# does not know them cannot fence them, and must not take the pipeline over.
 _SHARED_VERSION = 2
 # Of the runs of a pipeline with moved topics: a release that does not know them would copy these,
 # and must not take the pipeline over.
@@ -69,7 +69,7 @@ _LONGEST_LAYOUT_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class SharedLayout:
-    """Into how many slots runs share a pipeline's partitions (docs/internals/ownership.md).
+    """A division of a pipeline's partitions into slots (docs/internals/ownership.md).
 
     ``id`` is different for every layout. It is ready once every slot of any layout before it has
     been fenced.
@@ -129,6 +129,8 @@ class Run:
             accounts for; what is deleted after them is a new loss.
         has_unregistered: whether the pipeline may have written with producer ids that are not
             registered: positions were recovered, and what would name these ids had expired.
+        alone: the division of a run that copies all slots alone; None without one, and beside a
+            layout. No run of this release makes one.
     """
 
     term: int
@@ -150,6 +152,12 @@ class Run:
     lost_term: int = 0
     log_starts: tuple[int, ...] = ()
     has_unregistered: bool = False
+    alone: SharedLayout | None = None
+
+    @property
+    def division(self) -> SharedLayout | None:
+        """The division whose slots may be taken once it is ready, by all runs or by one."""
+        return self.layout or self.alone
 
 
 NO_RUN = Run(0, 0)
@@ -190,6 +198,7 @@ _WIRE = Wire(
         "logStarts", list_of(COUNT, LARGEST_SLOTS), (), unless=lambda run: not any(run.log_starts)
     ),
     has_unregistered=optional("unregistered", FLAG, False),
+    alone=optional("alone", or_none(object_of(_LAYOUT)), None),
 )
 
 
@@ -201,7 +210,7 @@ def run_value(run: Run) -> bytes:
 def _version(run: Run) -> int:
     if run.has_moved:
         return _MOVED_VERSION
-    return _VERSION if run.layout is None and run.shared_slot is None else _SHARED_VERSION
+    return _VERSION if run.division is None and run.shared_slot is None else _SHARED_VERSION
 
 
 def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:

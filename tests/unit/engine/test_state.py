@@ -113,6 +113,7 @@ SHARED = SharedLayout("l", 4)
         (Run(3, 2), 1),
         (Run(3, 2, most_shared=4), 1),
         (Run(3, 2, layout=SHARED), 2),
+        (Run(3, 2, most_shared=4, alone=SHARED), 2),
         (Run(3, 1, shared_slot=0), 2),
         (Run(3, 2, has_moved=True), 3),
         (Run(3, 2, layout=SHARED, has_moved=True), 3),
@@ -132,6 +133,20 @@ def test_releases_that_do_not_know_shared_slots_or_moved_topics_cannot_read_thei
         read_commit_record(key, later)
     if run.shared_slot is None:
         assert read_run(key, value) == ("g", run)
+
+
+def test_a_release_without_alone_divisions_sees_a_pipeline_that_is_not_shared() -> None:
+    """It fences the slots, by their largest number; members that a release does not know, it skips.
+
+    That it does was tried with the commit before this field.
+    """
+    run = Run(3, 2, most_shared=4, alone=SharedLayout("a", 4, ready=True))
+    value = json.loads(run_value(run))
+    assert value.pop("alone") == {"id": "a", "slots": 4, "ready": True}
+    before = read_commit_record(run_key("g"), json.dumps(value).encode())[2]
+    assert before == replace(run, alone=None) and value["mostShared"] == 4
+    value["later"] = {"id": "a"}
+    assert read_commit_record(run_key("g"), json.dumps(value).encode())[2] == before
 
 
 @given(names, sources, positions, st.integers(0, 9))

@@ -171,6 +171,7 @@ DIVIDED = replace(
 MOVING = replace(
     DIVIDED, has_moved=True, interrupts=Interruption(4, is_over=True), has_unregistered=True
 )
+ALONE = replace(RUN, most_shared=7, alone=SharedLayout("a-1", 4, ready=True))
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )
@@ -385,6 +386,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (run_key("g"), run_value(RUN)),
         (run_key("g"), run_value(DIVIDED)),
         (run_key("g"), run_value(MOVING)),
+        (run_key("g"), run_value(ALONE)),
         (run_key("g", 3), run_value(RUN)),
         (run_key("g"), None),
         (registration_key("g", 4711), registration_value(REGISTRATION)),

@@ -35,6 +35,7 @@ from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.watch.codec import dumps, loads
 from tests.unit.engine.test_plan import PLAN
 from tests.unit.fuzz.parsers import (
+    ALONE,
     AT,
     COPIED_POSITION,
     DELETED_LOG,
@@ -83,6 +84,7 @@ def written() -> dict[str, list[str]]:
         "position": [position_key("g", AT), position_value(POSITION)],
         "position, copied": [position_key("g", AT), position_value(COPIED_POSITION)],
         "run": [run_key("g"), run_value(RUN)],
+        "run, alone": [run_key("g"), run_value(ALONE)],
         "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
         "deleted log": [deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)],
         "moved topic": [moved_topic_key("g", MOVED_TOPIC.topic), moved_topic_value(MOVED_TOPIC)],
@@ -118,6 +120,7 @@ def test_positions_and_runs_are_read() -> None:
         ("position", ("g", AT, POSITION)),
         ("position, copied", ("g", AT, COPIED_POSITION)),
         ("run", ("g", None, RUN)),
+        ("run, alone", ("g", None, ALONE)),
         ("producer", ("g", None, REGISTRATION)),
         ("deleted log", ("g", None, DELETED_LOG)),
         ("moved topic", ("g", None, MOVED_TOPIC)),
