@@ -53,7 +53,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "k2ktui.replication.ownership.ownership": (
         "Ownership.take_over",
         "Ownership.read",
-        "Ownership.begin_term",
+        "Ownership._write_run",
         "Ownership.write_positions",
         "Ownership.renew",
     ),

@@ -20,7 +20,7 @@ from k2ktui.engine.records.moved_topic import (
     is_moved_key,
 )
 from k2ktui.engine.records.producer_registration import ProducerRegistration
-from k2ktui.engine.records.run_record import may_be_run
+from k2ktui.engine.records.run_record import NO_RUN, may_be_run
 from k2ktui.engine.records.state import (
     MalformedRecord,
     Position,
@@ -100,7 +100,8 @@ class CommitState:
     pipeline whose newest record is one of them. ``registrations`` are by producer id. ``deleted``
     are the source logs that were deleted before all of their records were copied. ``moved`` are the
     topics that no run copies, ``unreadable_moves`` counts the records of others that cannot be
-    decoded: while there is one, it is not known what may be copied.
+    decoded: while there is one, it is not known what may be copied. ``pipeline_run`` is the newest
+    run record of the pipeline, where ``run`` is that of a shared slot.
     """
 
     run: Run
@@ -111,6 +112,7 @@ class CommitState:
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
     moved: MovedTopics = NO_MOVED_TOPICS
     unreadable_moves: int = 0
+    pipeline_run: Run = NO_RUN
 
 
 class CommitStateFold:
@@ -188,6 +190,7 @@ class CommitStateFold:
             dict(self._deleted),
             MovedTopics(sorted(self._moved.values(), key=lambda moved: moved.at_ms)),
             sum(is_moved_key(key) for key, _ in self._damaged),
+            self._runs.get(None, NO_RUN),
         )
 
     def _is_own(self, key: bytes | None) -> bool:
@@ -225,7 +228,7 @@ def find_newest(runs: Iterable[Run]) -> Run:
 
 
 def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> Iterator[Run]:
-    """Yield the run records of a pipeline, or of its shared slot, also those not committed.
+    """Yield the run records of a pipeline, and of its shared slot, also those not committed.
 
     Those of open and aborted transactions are included.
 
@@ -239,7 +242,7 @@ def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> It
             group, _, state = read_commit_record(entry.key, entry.value, topic.group)
             if group != topic.group or not isinstance(state, Run):
                 continue
-            if state.shared_slot == topic.shared_slot:
+            if state.shared_slot in (None, topic.shared_slot):
                 yield state
 
 

@@ -1,9 +1,7 @@
 """Fences a lock and the ids that it guards: who may write for a pipeline, or for a slot of it.
 
-Protocol (docs/internals/exactly-once.md): only the driver bumps producer epochs. A starting driver
-first bumps the lock, the driver's transactional id, which makes it the owner, then the id of its
-records, so that the previous driver can no longer change the run record. It then finds out how many
-slots earlier drivers may have used, and bumps those.
+Protocol (docs/internals/exactly-once.md): only the driver bumps producer epochs. The lock is the
+driver's transactional id; ``takeover.py`` says in which order a starting driver bumps which ids.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -39,6 +38,17 @@ from k2ktui.replication.ownership.epochs import (
     NotOwner,
     ProducerEpochs,
     transactional_id,
+)
+from k2ktui.replication.ownership.takeover import (
+    Fenced,
+    FenceId,
+    FenceRecords,
+    FencingStep,
+    ReadWritten,
+    TakeLock,
+    Written,
+    carry_out,
+    fence_owner,
 )
 
 log = logging.getLogger(__name__)
@@ -106,26 +116,28 @@ class Fence:
             self.loop.run(lambda: self.wire.open(self._sync_timeout, patient=True))
             self._is_open = True
 
-    def take(self, count_slots: Callable[[], int]) -> None:
+    def take(self, read: Callable[[], Written], division: str | None = None) -> Fenced:
         """Fence whoever has the lock; without exactly-once, nothing.
 
         Args:
-            count_slots: called when no earlier driver can write records any more, and before any
-                slot is fenced; returns how many slots any driver may have used. May be called
-                again.
+            read: called when no earlier driver can write records any more, and before any slot is
+                fenced; returns what the run records say. May be called again.
+            division: as for ``fence_owner``.
 
         Raises:
             Superseded: another driver takes it as well.
+            Outdated: as for ``fence_owner``.
             TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: the coordinator did not do it.
         """
         self.is_owned, self._has_expired, self.unfinished = False, False, {}
+        fenced = Fenced(Written(0))
         for attempts_left in reversed(range(_TAKE_ATTEMPTS)):
             if not self._transactional:
                 break
             try:
                 with self._limit:
-                    self._try_to_take(count_slots)
+                    fenced = carry_out(fence_owner(division), partial(self._carry_out, read))
                 break
             except OwnershipLost:
                 if not attempts_left or self._canceled():
@@ -138,31 +150,37 @@ class Fence:
                 # Another starting driver may be retrying too: a random delay lets one of them win.
                 sleep(random() * _TAKE_PAUSE_S)  # noqa: S311 - not a secret
         self.is_owned = True
+        return fenced
 
-    def _try_to_take(self, count_slots: Callable[[], int]) -> None:
+    def _carry_out(self, read: Callable[[], Written], step: FencingStep) -> Written | bool | None:
         epochs, seconds = self._epochs, self._sync_timeout
-        self._run(lambda: epochs.take_ownership(seconds))
-        self._run(lambda: epochs.fence(STATE, seconds))
-        self.unfinished.clear()
-        log.info("fencing earlier drivers of %s", self._ids)
-        self.is_owned = True  # of the id of its records; no other id is used until all are fenced
-        for slot in range(count_slots()):
-            failpoint("fencing")
-            self._fence_slot(slot)
-        # Not confirmed here: the run record is written before any token of a slot is used, and
-        # writing it confirms that no other driver has taken over.
+        match step:
+            case TakeLock():
+                self._run(lambda: epochs.take_ownership(seconds))
+            case FenceRecords():
+                self._run(lambda: epochs.fence(STATE, seconds))
+                self.unfinished.clear()
+                log.info("fencing earlier drivers of %s", self._ids)
+                self.is_owned = True  # of this id; no other one is used until all are fenced
+            case ReadWritten():
+                return read()
+            case FenceId(slot):
+                failpoint("fencing")
+                return self._fence_slot(slot)
+        return None
 
-    def _fence_slot(self, slot: int) -> None:
-        """Bump a slot's epoch, unless the coordinator has done it and waits for markers."""
+    def _fence_slot(self, slot: int) -> bool:
+        """Bump a slot's epoch; False: the coordinator has done it, and waits for markers."""
         until = monotonic() + self.renew_s
         while True:
             try:
-                return self._run_slot(slot, lambda: self._epochs.fence(slot, self._sync_timeout))
+                self._run_slot(slot, lambda: self._epochs.fence(slot, self._sync_timeout))
+                return True
             except TransactionUnfinished as error:
                 log.info("slot %d of %s: %s", slot, self._ids, error.message)
                 if error.fenced and error.state is not None:
                     self.unfinished[slot] = error.state
-                    return None
+                    return False
                 if monotonic() > until or self._canceled():
                     raise
 

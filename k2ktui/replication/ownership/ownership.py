@@ -1,12 +1,12 @@
 """What one run owns: a whole pipeline, or one slot of a pipeline that runs share.
 
 Both are the same mechanism: a ``Fence`` says who may write, a ``RecordStore`` what was written, and
-taking over is fencing, reading, and beginning a new term. They differ in what precedes and follows:
+taking over is fencing, reading, and beginning a new term. They differ in what they find and leave:
 
 - A whole pipeline: before any slot is fenced, the layout is written, and every shared slot that any
   layout has had is fenced as well. A run that takes a slot over later finds that layout.
-- A shared slot: once it is fenced, it is given up unless the newest run record of the pipeline has
-  its layout (docs/internals/ownership.md#one-layout).
+- A shared slot: the steps of ``takeover.py``. It is given up unless the newest run record of the
+  pipeline has its layout (docs/internals/ownership.md#one-layout).
 
 A takeover of the whole pipeline can also only record moved topics: the run that it fences goes on
 afterwards (docs/internals/ownership.md#moved-topics).
@@ -32,7 +32,7 @@ from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
 from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence, find_lost_term
 from k2ktui.engine.records.moved_topic import MovedTopic, TopicMoves
-from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout, has_been_cut
+from k2ktui.engine.records.run_record import NO_RUN, Interruption, Run, SharedLayout, has_been_cut
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.admin.transaction_state import TransactionState
 from k2ktui.kafka.clients import Cluster
@@ -50,6 +50,15 @@ from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, 
 from k2ktui.replication.ownership.epochs import STATE
 from k2ktui.replication.ownership.fence import Fence
 from k2ktui.replication.ownership.record_store import RecordStore
+from k2ktui.replication.ownership.takeover import (
+    BeginningStep,
+    Outdated,
+    Stable,
+    WriteRun,
+    Written,
+    begin_slot,
+    carry_out,
+)
 from k2ktui.text import counted
 
 log = logging.getLogger(__name__)
@@ -159,7 +168,7 @@ class Ownership:
         self._pair, self._fenced_by = claim.pair, claim.fenced_by
         self.canceled: Callable[[], bool] = lambda: False
         self._began = False
-        self._found: Run | None = None  # the newest run record when this driver took over last
+        self._found = NO_RUN  # the pipeline's newest record when this driver took over last
         self._fence = Fence(
             options,
             cluster_id=claim.pair.target if claim.pair else None,
@@ -180,7 +189,7 @@ class Ownership:
             transactional=claim.transactional,
             sync_timeout=claim.sync_timeout,
         )
-        self.run = self.pipeline_run = Run(0, 0)
+        self.run = self.pipeline_run = NO_RUN
         self.retired: frozenset[int] = frozenset()
         self._layout: SharedLayout | None = None  # of the run records that it writes
         # As of the last takeover of a whole pipeline, for the run records that it writes.
@@ -223,6 +232,9 @@ class Ownership:
     def take_over(self, slots: int) -> CommitState:
         """Fence every other driver, begin a new term, return the state before it.
 
+        Args:
+            slots: number of slots of a whole pipeline; a shared slot is one.
+
         Raises:
             Superseded: another driver has started in the meantime.
             LayoutChanged: the slot is of a layout that is no longer the pipeline's.
@@ -232,7 +244,9 @@ class Ownership:
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
             Exception: what the guard raises.
         """
-        return self._take_over(slots, None)
+        if self._claim.topic.shared_slot is not None:
+            return self._take_over(self._take_slot)
+        return self._take_over(partial(self._take_pipeline, slots, None))
 
     def divide(self, slots: int, edition: int = 0, *, puts_first: bool = False) -> CommitState:
         """Take the whole pipeline over, and divide it into slots that runs share.
@@ -244,7 +258,8 @@ class Ownership:
             edition: the number that the runs of this file have announced for its edition.
             puts_first: let the file of this run count before those of all other runs.
         """
-        return self._take_over(0, _Division(slots, edition, puts_first))
+        division = _Division(slots, edition, puts_first)
+        return self._take_over(partial(self._take_pipeline, 0, division))
 
     def move(
         self, moves: TopicMoves, positions: MovedPositions = lambda state, term: {}
@@ -324,22 +339,10 @@ class Ownership:
             raise unreadable_moves(self.topic.name, state.unreadable_moves)
         return state
 
-    def _take_over(self, slots: int, division: _Division | None) -> CommitState:
+    def _take_over(self, take: Callable[[], CommitState]) -> CommitState:
         self._fence.open()
-        divide = partial(self._prepare_layout, division)
         try:
-            self._fence.take(partial(self._count_slots, slots, divide))
-            state = self._read()
-            self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
-            if not self._claim.transactional:  # nothing was fenced, and no run record was read
-                self._look_for_losses(state.run)
-            if (lost := self._claim.lost_run) is not None:
-                self.run = find_newest([lost, self.run])
-            failpoint("fenced")
-            self._require_layout()
-            # Again, although the preflight has: a run in between may have recorded other ids.
-            self._follow(state)
-            self._begin(slots, state)
+            state = take()
         except BaseException:
             self._fence.is_owned = False
             raise
@@ -352,7 +355,69 @@ class Ownership:
                 self._write_run(self.run.term, self.run.slots)
         return state
 
-    def _count_slots(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> int:
+    def _take_pipeline(self, slots: int, division: _Division | None) -> CommitState:
+        divide = partial(self._prepare_layout, division)
+        self._fence.take(partial(self._count_slots, slots, divide))
+        state = self._read()
+        self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
+        if not self._claim.transactional:  # nothing was fenced, and no run record was read
+            self._look_for_losses(state.run)
+        if (lost := self._claim.lost_run) is not None:
+            self.run = find_newest([lost, self.run])
+        failpoint("fenced")
+        # Again, although the preflight has: a run in between may have recorded other ids.
+        self._follow(state.run.pair, binds=bool(state.positions))
+        self._adopt(state)
+        self.begin_term(slots + len(self.unfinished.keys() | self.retired))
+        return state
+
+    def _take_slot(self) -> CommitState:
+        try:
+            fenced = self._fence.take(self._read_written, self._claim.layout)
+        except Outdated as error:
+            raise layout_changed(self._claim.name) from error
+        taken = carry_out(begin_slot(fenced), self._begin)
+        self.pipeline_run = self._found
+        state: CommitState = taken.state
+        return state
+
+    def _read_written(self) -> Written:
+        """Return what the run records of the slot, and of the pipeline, say.
+
+        Those of the pipeline count even if they are not committed yet: the driver that writes them
+        bumps the lock of this slot later than this run did, or has bumped it before, which fences
+        this run.
+        """
+        runs, slot = self._store.read_written_runs(), self._claim.topic.shared_slot
+        if (lost := self._claim.lost_run) is not None:
+            runs = [lost, *runs]
+        self._found = newest = find_newest(run for run in runs if run.shared_slot is None)
+        division = newest.division
+        return Written(
+            max([1, *(run.slots for run in runs if run.shared_slot == slot)]),
+            newest.term,
+            division.id if division is not None and division.ready else None,
+        )
+
+    def _begin(self, step: BeginningStep) -> Stable | None:
+        if isinstance(step, WriteRun):
+            self._write_run(step.term, step.ids)
+            return None
+        state = self._read()
+        self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
+        failpoint("fenced")
+        # The commit topic may have lost records, or been created again, since the run records were
+        # read: then a partition without a position is no new one. The leader finds out.
+        division, starts = state.pipeline_run.division, self._store.read_log_starts()
+        is_left = division is not None and division.id == self._claim.layout
+        if not is_left or has_been_cut(self._found, starts):
+            raise layout_changed(self._claim.name)
+        # Of the pipeline's run: the slot's own last run may be of before a restore.
+        self._follow(self._found.pair, binds=True)
+        self._adopt(state)
+        return Stable(state.run.term, state, self.retired)
+
+    def _count_slots(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> Written:
         """Return how many slots any driver may have used; first fence all shared slots.
 
         Uncommitted run records count, too: fencing too many slots is harmless, but a slot's open
@@ -365,14 +430,12 @@ class Ownership:
         """
         runs = self._store.read_written_runs()
         self._found = find_newest(runs)
-        if self._claim.topic.shared_slot is None:
-            self._look_for_losses(self._found)
+        self._look_for_losses(self._found)
         if (lost := self._claim.lost_run) is not None:
             # First: of records with the same term, the last one counts.
             runs = [lost, *runs]
-        if self._claim.topic.shared_slot is None:
-            self._fence_shared(announce(runs))
-        return max([slots, *(run.slots for run in runs)])
+        self._fence_shared(announce(runs))
+        return Written(max([slots, *(run.slots for run in runs)]))
 
     def _look_for_losses(self, newest: Run) -> None:
         """Find out what the commit topic has lost since its newest run record was written.
@@ -407,7 +470,7 @@ class Ownership:
         # The pair must be a committed one. What was accepted or started in a transaction that was
         # aborted does not count, and what this run copies between is compared only later.
         committed = self._store.read_committed()
-        self._follow(committed)
+        self._follow(committed.run.pair, binds=bool(committed.positions))
         self.begin_term(self.run.slots, committed.run.pair)
         return self.run.most_shared
 
@@ -457,7 +520,7 @@ class Ownership:
         until = monotonic() + self._claim.sync_timeout
         while True:
             try:
-                self._fence.take(partial(self._count_slots, 1, lambda runs: 0))
+                self._fence.take(self._read_written)
                 return self._fence.read_states() if reads else {}
             except Superseded as error:
                 if monotonic() > until:
@@ -465,46 +528,28 @@ class Ownership:
                     raise never_fenced(self._claim.name, slot) from error
             sleep(_AGAIN_S)
 
-    def _require_layout(self) -> None:
-        """Give the slot up unless the newest run record has its layout, ready for use.
-
-        The record counts even if it is not committed yet: the driver that writes it bumps the lock
-        of this slot later than this run did, or has bumped it before, which fences this run.
-        """
-        if self._claim.topic.shared_slot is None:
-            return
-        newest = self._store.read_newest_of_pipeline()
-        layout = newest.layout
-        if has_been_cut(newest, self._store.read_log_starts()):
-            raise layout_changed(self._claim.name)  # the leader finds out what is lost
-        if layout is None or not layout.ready or layout.id != self._claim.layout:
-            raise layout_changed(self._claim.name)
-        self.pipeline_run = newest
-
-    def _follow(self, state: CommitState) -> None:
+    def _follow(self, recorded: ClusterPair, *, binds: bool) -> None:
         """Compare the clusters with those on record, and adopt the aliases of these.
 
-        Those of a slot are on record in the pipeline's run: the slot's own last run may be of
-        before a restore.
+        Args:
+            recorded: the clusters on record.
+            binds: whether there may be positions, which belong to these.
 
         Raises:
             Refused: the positions belong to another cluster.
         """
         if self._pair is None:
             return
-        is_slot = self._claim.topic.shared_slot is not None
-        recorded = self.pipeline_run.pair if is_slot else state.run.pair
         changed = recorded.find_changed(self._pair)
-        if changed and (state.positions or is_slot):
+        if changed and binds:
             raise clusters_changed(self._claim.name, changed)
         self._pair = self._pair.follow(recorded)
 
-    def _begin(self, slots: int, state: CommitState) -> None:
-        """Begin a term with a usable transactional id for each slot."""
+    def _adopt(self, state: CommitState) -> None:
+        """Find out which producer ids may be used."""
         self._store.adopt(state.registrations, self.pair)
         ids = self._fence.producer_ids().items()
         self.retired = frozenset(n for n, id_ in ids if not self._store.is_usable(id_))
-        self.begin_term(slots + len(self.unfinished.keys() | self.retired))
 
     def of_slot(self, slot: int, layout: str) -> Ownership:
         """Return the ownership of a shared slot; ``layout`` is the id of its layout.

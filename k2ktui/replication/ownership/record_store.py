@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
@@ -124,19 +123,14 @@ class RecordStore:
         return commit_state.read_log_starts(self._target, self.topic)
 
     def read_written_runs(self) -> list[Run]:
-        """Return all run records of the pipeline, or of the slot, also those never committed."""
+        """Return the run records of the pipeline, and of the slot, also those never committed."""
         self.topic = commit_state.with_all_partitions(self._target, self.topic)
         return list(commit_state.read_written_runs(self._target, self.topic, self._sync_timeout))
 
-    def read_newest_of_pipeline(self) -> Run:
-        """Return the newest run record of the pipeline that a slot is of, committed or not."""
-        topic = replace(self.topic, shared_slot=None)
-        runs = commit_state.read_written_runs(self._target, topic, self._sync_timeout)
-        return commit_state.find_newest(runs)
-
     def read_later_runs(self, term: int) -> list[Run]:
         """Return the run records of other drivers of this term or a later one."""
-        others = (run for run in self.read_written_runs() if run not in self._own_runs)
+        slot, runs = self.topic.shared_slot, self.read_written_runs()
+        others = (run for run in runs if run.shared_slot == slot and run not in self._own_runs)
         return [run for run in others if run.term >= term]
 
     def has_written(self, term: int) -> bool:

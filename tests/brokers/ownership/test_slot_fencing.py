@@ -18,8 +18,16 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
+from k2ktui.replication.ownership.record_store import RecordStore
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import TIMEOUT, await_stable, read_all
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    await_stable,
+    create_topic,
+    delete_before,
+    delete_topic,
+    read_all,
+)
 from tests.support.pipelines.copied import Copied
 
 
@@ -160,6 +168,29 @@ def test_no_slot_of_an_earlier_layout_can_be_taken(drivers: Drivers) -> None:
         late.take_over(1)
 
 
+@pytest.mark.parametrize("how", ["cut", "created again"])
+def test_a_slot_is_given_up_if_the_commit_topic_loses_records_while_it_is_taken(
+    how: str, copied: Copied, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the run records were read: a partition without a position may have lost it."""
+    layout, read = drivers.divide(2), RecordStore.read_written_runs
+    late = drivers.slot(0, layout)
+
+    def lose(store: RecordStore) -> list[Run]:
+        found = read(store)
+        if how == "cut":
+            delete_before(copied.target, copied.commits, 1)
+        else:
+            delete_topic(copied.target, copied.commits)
+            create_topic(copied.target, copied.commits, 1, {"cleanup.policy": "compact"})
+        return found
+
+    monkeypatch.setattr(RecordStore, "read_written_runs", lose)
+    with pytest.raises(LayoutChanged):
+        late.take_over(1)
+    assert not [key for key, _ in runs(copied) if "slotRun" in key]
+
+
 def test_a_pipeline_that_was_never_shared_is_taken_over_as_before(
     copied: Copied, drivers: Drivers
 ) -> None:
@@ -211,7 +242,7 @@ def test_the_states_of_all_ids_show_who_takes_a_slot_over_later(
         drivers.take_slot(1, layout)
     later = {name: state_of(copied, name) for name in states}
     changed = {name.removeprefix(copied.name) for name in states if states[name] != later[name]}
-    assert changed == {".slot-1.driver", ".slot-1.state", ".slot-1.0"}
+    assert changed == {".slot-1.driver", ".slot-1.state"}, "given up before its ids are bumped"
 
 
 def test_all_of_many_slots_are_fenced(drivers: Drivers) -> None:

@@ -1,8 +1,8 @@
 """Runs with one level of ownership, a slot with its lock, against the model of the coordinator.
 
-They carry out the takeovers of ``takeover.py``, beside runs of the release before. A run that is
-exclusive, or a standby whose turn it is, divides the pipeline for itself and keeps all slots; one
-that shares takes single slots of a division that was made for all.
+They take slots over as the program does, and the pipeline by ``takeover.py``, beside runs of the
+release before. A run that is exclusive, or a standby whose turn it is, divides the pipeline for
+itself and keeps all slots; one that shares takes single slots of a division that was made for all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,22 @@ from typing import Any
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.replication.ownership.epochs import STATE, NotOwner, ProducerEpochs, transactional_id
+from k2ktui.replication.ownership.takeover import (
+    Fenced,
+    FenceId,
+    FenceRecords,
+    Outdated,
+    ReadStable,
+    ReadWritten,
+    Stable,
+    Steps,
+    T,
+    TakeLock,
+    Taken,
+    WriteRun,
+    begin_slot,
+    fence_owner,
+)
 from tests.support.model.coordinator import Copied, Fault, Moved, Pause, Placed, Run, Version
 from tests.support.model.drivers import (
     PARTITIONS,
@@ -29,27 +45,16 @@ from tests.support.model.takeover import (
     Change,
     Confirm,
     Division,
-    Fence,
     FenceSlot,
     Move,
     NotMoved,
-    Outdated,
     PipelineRun,
-    ReadStable,
-    ReadWritten,
+    Read,
     SlotRun,
-    Stable,
     Start,
-    Step,
-    Steps,
-    T,
-    TakeLock,
-    Taken,
     Write,
-    Written,
+    WrittenRuns,
     change_pipeline,
-    fence_slot,
-    take_slot,
 )
 
 _S = 60.0
@@ -83,8 +88,8 @@ class Guard:
 
     slot: int | None
     epochs: _Epochs
-    taken: Taken | None = None
-    before: Written | None = None
+    fenced: Fenced | None = None
+    before: WrittenRuns | None = None
     moved: frozenset[int] = frozenset()
 
 
@@ -101,7 +106,7 @@ class OneLevelDriver(ModelDriver):
         epochs.planted, epochs.is_slot = self._planted, slot is not None
         return Guard(slot, epochs)
 
-    async def play(self, steps: Steps[T], guard: Guard) -> T:
+    async def play(self, steps: Steps[Any, T], guard: Guard) -> T:
         """Carry the steps of a takeover out with a lock, and return its result."""
         steps, answer = plant(self._planted, steps), None
         while True:
@@ -112,7 +117,7 @@ class OneLevelDriver(ModelDriver):
                 return result
             answer = await self._do(step, guard)
 
-    async def _do(self, step: Step, guard: Guard) -> Any:
+    async def _do(self, step: Any, guard: Guard) -> Any:
         match step:
             case TakeLock():
                 guard.moved = frozenset(moved_partitions(self._target.committed))
@@ -120,9 +125,9 @@ class OneLevelDriver(ModelDriver):
                 return await guard.epochs.take_ownership(_S)
             case Confirm():
                 return await guard.epochs.confirm_ownership(_S)
-            case Fence(number) if number == STATE:
+            case FenceRecords():
                 return await guard.epochs.fence(STATE, _S)
-            case Fence(number):
+            case FenceId(number):
                 return await fence_id(guard.epochs, number)
             case FenceSlot(slot):
                 return await self._fence_slot(slot)
@@ -132,33 +137,39 @@ class OneLevelDriver(ModelDriver):
                 return guard.before if is_early else self.written(guard.slot)
             case ReadStable():
                 return await self._read_stable(guard)
+            case WriteRun(term, ids):
+                assert guard.slot is not None
+                return await self._do(Write((SlotRun(guard.slot, term, ids),)), guard)
             case Write(records):
                 self._epochs = guard.epochs
                 return await self._write(*(e for r in records for e in self._entries(r)))
+        raise AssertionError(step)
 
     async def _read_stable(self, guard: Guard) -> Stable:
         visible = frozenset(moved_partitions(self._target.visible()))
         await self._read()
-        stable = self._stable(guard.slot)
+        moved = frozenset(moved_partitions(self._target.committed))
         if self._planted is Planted.MOVES_BEFORE_BUMPS:
-            return replace(stable, moved=guard.moved)
-        return replace(stable, moved=visible) if self._planted is Planted.MOVES_UNSTABLE else stable
+            moved = guard.moved
+        if self._planted is Planted.MOVES_UNSTABLE:
+            moved = visible
+        read = Read(newest_positions(self._target.committed), moved)
+        return Stable(self._stable_term(guard.slot), read)
 
     async def _fence_slot(self, slot: int) -> int | None:
         guard = self.guard(slot)
         try:
-            _, ids, unfinished = await self.play(fence_slot(), guard)
+            guard.fenced = await self.play(fence_owner(), guard)
         except (NotOwner, CoordinatorError, Failed):
             await Pause()
             return None
-        guard.taken = Taken(0, ids, unfinished, Stable(0, {}, frozenset()))
         self.fenced(guard)
-        return ids
+        return _ids_of(guard.fenced)
 
     def fenced(self, guard: Guard) -> None:
         """A slot was fenced by a takeover of the pipeline."""
 
-    def written(self, slot: int | None = None) -> Written:
+    def written(self, slot: int | None = None) -> WrittenRuns:
         """Return the run records as compaction leaves them, also those never committed."""
         target = self._target
         layouts = target.kept(lambda entry: isinstance(entry, Layout))
@@ -169,20 +180,23 @@ class OneLevelDriver(ModelDriver):
             max((max(layout.slots, layout.most) for layout in layouts), default=0),
             max((run.slots for run in runs), default=0),
         )
-        if self._planted is Planted.OWN_TERM and slot is not None:
-            newest = replace(newest, term=0)
-        visible = newest_layout(target.visible())
+        own_term = self._planted is Planted.OWN_TERM and slot is not None
+        visible, division = newest_layout(target.visible()), newest.division
         committed = PipelineRun(division=division_of(visible) if visible else None)
         own = target.kept(lambda entry: isinstance(entry, Run) and entry.group == f"g.{slot}")
-        return Written(newest, committed, max((run.slots for run in own), default=0))
+        return WrittenRuns(
+            max([1, *(run.slots for run in own)]),
+            0 if own_term else newest.term,
+            division.id if division is not None and division.ready else None,
+            newest,
+            committed,
+        )
 
-    def _stable(self, slot: int | None) -> Stable:
+    def _stable_term(self, slot: int | None) -> int:
         entries = [e for e in self._target.committed if isinstance(e, Run | Copied | Placed)]
         if self._planted is Planted.OWN_TERM and slot is not None:
             entries = [e for e in entries if isinstance(e, Run) and e.group == f"g.{slot}"]
-        term = max((entry.term for entry in entries), default=0)
-        moved = frozenset(moved_partitions(self._target.committed))
-        return Stable(term, newest_positions(self._target.committed), moved)
+        return max((entry.term for entry in entries), default=0)
 
     def _entries(self, record: PipelineRun | SlotRun | Move | Start) -> list[Any]:
         """Return a record as the release before reads it."""
@@ -203,6 +217,11 @@ class OneLevelDriver(ModelDriver):
             return Layout(0, self.number, 0, most=most, division=division)
         driver, attempt = map(int, division.id.split("."))
         return Layout(division.slots, driver, attempt, division.ready, most=most)
+
+
+def _ids_of(fenced: Fenced) -> int:
+    """Return how many ids a slot may use that a takeover of the pipeline has fenced."""
+    return max(fenced.written.ids, len(fenced.unfinished) + 1)
 
 
 def division_of(layout: Layout) -> Division | None:
@@ -240,7 +259,10 @@ class SlotOwner(OneLevelDriver):
             try:
                 if self._kept is None:
                     guard = self.guard(self._slot)
-                    taken = await self.play(take_slot(self._slot, self.division), guard)
+                    is_read = self._planted is not Planted.RECORD_NOT_READ
+                    steps = fence_owner(self.division.id if is_read else None)
+                    fenced = await self.play(steps, guard)
+                    taken = await self.play(begin_slot(fenced), guard)
                 else:
                     (guard, taken), self._kept = self._kept, None
                 self._adopt(guard, taken)
@@ -260,13 +282,13 @@ class SlotOwner(OneLevelDriver):
         Its division may be the pipeline's still, as topics were moved, or a request came late. Then
         it is this run's, unless the leader has given it to another one.
         """
-        lets = self.written().run.lets_take(self.division)
+        lets = self.written().division == self.division.id
         return lets and (self.division.alone or self._cluster.assigned[self._slot] is self)
 
     def _adopt(self, guard: Guard, taken: Taken) -> None:
         self._epochs, self._term, self._covered = guard.epochs, taken.term, taken.ids
         self._positions.update(taken.state.positions)
-        self._moved, self._unfinished = set(taken.state.moved), set(taken.unfinished)
+        self._moved, self._unfinished = set(taken.state.moved), set(taken.unusable)
         self._free = [number for number in range(taken.ids) if number not in self._unfinished]
         self._ids = [self._free.pop(0)]
 
@@ -291,7 +313,7 @@ class PipelineDriver(OneLevelDriver):
                 change = replace(change, division=division)
             guard = self.guard(None)
             try:
-                taken = await self.play(change_pipeline(change), guard)
+                stable = await self.play(change_pipeline(change), guard)
             except NotMoved:
                 return
             except NotOwner as error:
@@ -302,7 +324,7 @@ class PipelineDriver(OneLevelDriver):
                 await Pause()
             else:
                 self.is_done = True
-                self._cluster.has_changed(self, change, taken, self._guards)
+                self._cluster.has_changed(self, change, stable, self._guards)
                 return
 
     async def _write(self, *records: Any) -> None:
@@ -391,17 +413,17 @@ class OneLevelCluster(SharedCluster):
         return driver
 
     def has_changed(
-        self, driver: PipelineDriver, change: Change, taken: Taken, guards: dict[int, Guard]
+        self, driver: PipelineDriver, change: Change, stable: Stable, guards: dict[int, Guard]
     ) -> None:
         """A takeover of the pipeline is complete; its run keeps the slots that are its own."""
         division = change.division
         if division is not None and division.alone:
             for slot in range(division.slots):
-                guard = guards[slot]
-                assert guard.taken is not None
-                slot_taken = replace(guard.taken, term=taken.term, state=taken.state)
-                number = len(self.drivers)
-                kept = guard, slot_taken
+                guard, number = guards[slot], len(self.drivers)
+                fenced = guard.fenced
+                assert fenced is not None
+                ids = _ids_of(fenced)
+                kept = guard, Taken(stable.term, ids, fenced.unfinished, stable.state)
                 self.drivers.append(SlotOwner(number, driver.run, slot, division, self, kept))
         elif division is None and not change.keeps:
             self.halted = self._lock(), self.counts()

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from tests.support.model.takeover import (
-    STATE,
-    Confirm,
-    Fence,
-    PipelineRun,
-    ReadWritten,
-    Steps,
-    T,
-    Write,
-)
+from k2ktui.replication.ownership.takeover import FenceId, Steps, T
+from tests.support.model.takeover import Confirm, PipelineRun, Write
 
 
 class Planted(Enum):
@@ -35,7 +26,7 @@ class Planted(Enum):
     NOT_TOLD = "the release before is not told how many slots there are"
 
 
-def plant(planted: Planted | None, steps: Steps[T]) -> Steps[T]:
+def plant(planted: Planted | None, steps: Steps[Any, T]) -> Steps[Any, T]:
     """Return the steps of a takeover, with a rule broken."""
     if planted is None:
         return (yield from steps)
@@ -52,7 +43,7 @@ def plant(planted: Planted | None, steps: Steps[T]) -> Steps[T]:
             case Confirm(), Planted.PIPELINE_NOT_CONFIRMED:
                 answer = None
                 continue
-            case Fence(number), Planted.OLD_IDS if has_written and number != STATE:
+            case FenceId(), Planted.OLD_IDS if has_written:
                 answer = True
                 continue
             case Write(records), Planted.LATE_RECORD:
@@ -62,12 +53,3 @@ def plant(planted: Planted | None, steps: Steps[T]) -> Steps[T]:
                 step = Write((*waiting, *records))
         has_written = has_written or isinstance(step, Write)
         answer = yield step
-        if isinstance(step, ReadWritten) and planted is Planted.RECORD_NOT_READ:
-            answer = replace(answer, run=_AnyDivision(answer.run.term))
-
-
-class _AnyDivision(PipelineRun):
-    """Lets take every slot."""
-
-    def lets_take(self, division: object) -> bool:
-        return True

@@ -1,18 +1,25 @@
-"""What a takeover does, and in which order: of a slot, and of a whole pipeline.
+"""What a takeover of a whole pipeline does next, and in which order.
 
-Nothing here knows Kafka: a takeover is a generator of steps. Whoever carries them out sends the
-answer of each back, and may carry it out on a model or on a cluster. The next step of the program
-is to do so (docs/internals/one-level-ownership.md); today's takeovers are in ``Ownership``.
+A slot's takeover is the program's own, ``k2ktui/replication/ownership/takeover.py``; that of a
+pipeline follows (docs/internals/one-level-ownership.md). Today's is in ``Ownership``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
-STATE = -2
-"""The id of an owner's own records, as in ``epochs.py``; ids that carry data count from 0."""
+from k2ktui.replication.ownership.takeover import (
+    FenceId,
+    FenceRecords,
+    ReadStable,
+    ReadWritten,
+    Stable,
+    Steps,
+    TakeLock,
+    Written,
+)
 
 
 @dataclass(frozen=True)
@@ -47,11 +54,6 @@ class PipelineRun:
     most: int = 0
     old_ids: int = 0
 
-    def lets_take(self, division: Division) -> bool:
-        """Return whether slots of a division may be taken."""
-        now = self.division
-        return now is not None and now.ready and now.id == division.id
-
 
 @dataclass(frozen=True)
 class SlotRun:
@@ -79,12 +81,7 @@ class Start:
     term: int
 
 
-# The steps. Each is of the lock for which the takeover is, unless it says otherwise.
-
-
-@dataclass(frozen=True)
-class TakeLock:
-    """Bump the lock twice, whoever has it."""
+# Its steps, beside those of a slot.
 
 
 @dataclass(frozen=True)
@@ -93,33 +90,13 @@ class Confirm:
 
 
 @dataclass(frozen=True)
-class Fence:
-    """Confirm the lock, then bump an id twice; answered with False if its transaction cannot end.
-
-    Then it is aborted, and no token can write with the id.
-    """
-
-    id: int
-
-
-@dataclass(frozen=True)
 class FenceSlot:
-    """Carry ``fence_slot`` out for a slot, with its lock; answered with its ids, or None.
+    """Carry ``fence_owner`` out for a slot, with its lock; answered with its ids, or None.
 
     None says that another run has taken the slot's lock meanwhile.
     """
 
     slot: int
-
-
-@dataclass(frozen=True)
-class ReadWritten:
-    """Read the run records, also those of open and aborted transactions."""
-
-
-@dataclass(frozen=True)
-class ReadStable:
-    """Wait until nothing that was written before is undecided, and read what is committed."""
 
 
 @dataclass(frozen=True)
@@ -129,100 +106,29 @@ class Write:
     records: tuple[PipelineRun | SlotRun | Move | Start, ...]
 
 
-Step = TakeLock | Confirm | Fence | FenceSlot | ReadWritten | ReadStable | Write
-
-
 @dataclass(frozen=True)
-class Written:
-    """The answer to ``ReadWritten``.
+class WrittenRuns(Written):
+    """The answer to ``ReadWritten``, with all that a takeover of the pipeline asks.
 
     Attributes:
         run: the pipeline's newest run record, with the largest numbers of all of them.
         committed: the newest one that is seen to be committed.
-        ids: how many ids the slot may have used; 0 if it has no run record.
     """
 
-    run: PipelineRun
-    committed: PipelineRun
-    ids: int = 0
+    run: PipelineRun = PipelineRun()
+    committed: PipelineRun = PipelineRun()
 
 
 @dataclass(frozen=True)
-class Stable:
-    """The answer to ``ReadStable``.
+class Read:
+    """What ``ReadStable`` finds: the next record of each partition, and whose topic is moved."""
 
-    Attributes:
-        term: the highest one of all run records and positions, of the pipeline and of every slot.
-        positions: the next record of each partition.
-        moved: the partitions whose topic is moved.
-    """
-
-    term: int
     positions: Mapping[int, int]
     moved: frozenset[int]
 
 
-T = TypeVar("T")
-Steps = Generator[Step, Any, T]
-
-
-class Outdated(Exception):
-    """A slot is of a division that is no longer the pipeline's."""
-
-
 class NotMoved(Exception):
     """Positions can be set while runs go on only for topics that are moved."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What was taken over: its term, its ids, and those that cannot be used, for now."""
-
-    term: int
-    ids: int
-    unfinished: frozenset[int]
-    state: Stable
-
-
-def fence_slot(division: Division | None = None) -> Steps[tuple[Written, int, frozenset[int]]]:
-    """Fence whoever copies a slot.
-
-    The pipeline's run record is read when the lock has been bumped: a takeover of the pipeline
-    writes its record, then bumps the lock. Whoever comes later sees the other one.
-
-    Args:
-        division: give the slot up if it may not be taken for this one; None only fences.
-
-    Raises:
-        Outdated: it was given up.
-    """
-    yield TakeLock()
-    yield Fence(STATE)
-    written: Written = yield ReadWritten()
-    if division is not None and not written.run.lets_take(division):
-        raise Outdated
-    ids = max(1, written.ids)
-    unfinished = set()
-    for number in range(ids):
-        if not (yield Fence(number)):
-            unfinished.add(number)
-    return written, max(ids, len(unfinished) + 1), frozenset(unfinished)
-
-
-def take_slot(slot: int, division: Division) -> Steps[Taken]:
-    """Take a slot of a division over.
-
-    Positions and moved topics are read together, after all bumps. The term is above those of all
-    slots: the partitions may have been in another one.
-
-    Raises:
-        Outdated: the pipeline has another division.
-    """
-    written, ids, unfinished = yield from fence_slot(division)
-    state: Stable = yield ReadStable()
-    term = max(state.term, written.run.term) + 1
-    yield Write((SlotRun(slot, term, ids),))
-    return Taken(term, ids, unfinished, state)
 
 
 @dataclass(frozen=True)
@@ -242,8 +148,8 @@ class Change:
     positions: Mapping[int, int] = field(default_factory=dict)
 
 
-def change_pipeline(change: Change) -> Steps[Taken]:
-    """Take the whole pipeline over.
+def change_pipeline(change: Change) -> Steps[Any, Stable]:
+    """Take the whole pipeline over; the state that was read gets the new term.
 
     The lock of the pipeline decides between two takeovers: only the one that has bumped it last
     writes its records, and bumps slots. What a slot's takeover has to find is written before any
@@ -253,8 +159,8 @@ def change_pipeline(change: Change) -> Steps[Taken]:
         NotMoved: a position is of a topic that is not moved, and runs go on.
     """
     yield TakeLock()
-    yield Fence(STATE)
-    written: Written = yield ReadWritten()
+    yield FenceRecords()
+    written: WrittenRuns = yield ReadWritten()
     early = _early(change, written)
     yield Write((early, *change.moves))
     ids: list[int] = []
@@ -265,9 +171,9 @@ def change_pipeline(change: Change) -> Steps[Taken]:
             slot_ids = yield FenceSlot(slot)
         ids.append(slot_ids)
     for number in range(early.old_ids):
-        yield Fence(number)
+        yield FenceId(number)
     state: Stable = yield ReadStable()
-    if change.keeps and not change.positions.keys() <= state.moved:
+    if change.keeps and not change.positions.keys() <= state.state.moved:
         raise NotMoved
     term = max(state.term, early.term) + 1
     division = early.division
@@ -278,10 +184,10 @@ def change_pipeline(change: Change) -> Steps[Taken]:
     starts = (Start(at, offset, term) for at, offset in sorted(change.positions.items()))
     kept = division.slots if division is not None and division.alone and not change.keeps else 0
     yield Write((late, *starts, *(SlotRun(slot, term, ids[slot]) for slot in range(kept))))
-    return Taken(term, 0, frozenset(), state)
+    return replace(state, term=term)
 
 
-def _early(change: Change, written: Written) -> PipelineRun:
+def _early(change: Change, written: WrittenRuns) -> PipelineRun:
     """Return the run record that is written before any slot's lock is bumped."""
     before, division = written.run, change.division
     if change.keeps:

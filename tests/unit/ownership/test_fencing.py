@@ -6,7 +6,6 @@ the program, and a token is judged by what the coordinator would accept from it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from copy import copy
@@ -31,9 +30,8 @@ from k2ktui.replication.ownership.epochs import (
     transactional_id,
 )
 from k2ktui.replication.ownership.fence import Fence
+from k2ktui.replication.ownership.takeover import Written
 from tests.support.model.coordinator import Coordinator, Copied, DirectWire, Produce, Version
-from tests.support.model.takeover import Fence as StepFence
-from tests.support.model.takeover import PipelineRun, ReadWritten, TakeLock, Written, fence_slot
 from tests.support.schedule.examples import examples
 
 _S = 60.0
@@ -136,7 +134,7 @@ def test_a_takeover_fences_every_id_of_the_driver_before(
     if is_open:
         before.begin()
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     assert not [slot for slot, token in before.tokens.items() if can_write(target, token)]
     assert not target.committed and not target.open()
     assert fence.is_owned and set(fence.producer_ids()) == set(range(_SLOTS))
@@ -156,7 +154,7 @@ def test_a_driver_is_fenced_where_its_bump_would_count_as_a_repeat(
     before = Owner(target)
     if is_open:
         before.begin()
-    make_fence(DirectWire(target)).take(lambda: _SLOTS)
+    make_fence(DirectWire(target)).take(lambda: Written(_SLOTS))
     with pytest.raises(NotOwner):
         run(before.epochs.confirm_ownership(_S))
     for slot, token in before.tokens.items():
@@ -172,10 +170,10 @@ def test_each_takeover_raises_every_epoch_again(
     """Also the second one of a driver, after its ownership was unknown: tasks may be left."""
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     before = {name: known_id.epoch for name, known_id in target.ids.items()}
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     assert not [token for token in tokens if can_write(target, token)]
     assert all(target.ids[name].epoch > epoch for name, epoch in before.items())
 
@@ -197,7 +195,7 @@ def test_another_driver_takes_over_at_any_request_of_a_takeover(
         wire = DirectWire(target, at, take_over)
         fence, tokens = make_fence(wire), []
         try:
-            fence.take(lambda: _SLOTS)
+            fence.take(lambda: Written(_SLOTS))
             tokens = [fence.recover(slot) for slot in range(_SLOTS)]
         except (Superseded, OwnershipLost):
             pass
@@ -225,25 +223,14 @@ class NotedWire(DirectWire):
         return await super().send(request, node, timeout)
 
 
-def test_the_steps_of_the_next_takeover_bump_what_the_program_bumps(
-    make_fence: Callable[[DirectWire], Fence],
-) -> None:
-    """In the same order, with the same confirmations (docs/internals/one-level-ownership.md)."""
-    today, next_ = NotedWire(Coordinator(Version.TV2)), NotedWire(Coordinator(Version.TV2))
-    make_fence(today).take(lambda: _SLOTS)
-    epochs, steps = ProducerEpochs(next_, "g", 60_000), fence_slot()
-    answer: Any = None
-    with contextlib.suppress(StopIteration):
-        while True:
-            match steps.send(answer):
-                case TakeLock():
-                    run(epochs.take_ownership(_S))
-                case StepFence(number):
-                    run(epochs.fence(number, _S))
-                    answer = True
-                case ReadWritten():
-                    answer = Written(PipelineRun(), PipelineRun(), ids=_SLOTS)
-    assert next_.bumps == today.bumps and len(today.bumps) == 2 + 3 * (1 + _SLOTS)
+def test_what_a_takeover_bumps(make_fence: Callable[[DirectWire], Fence]) -> None:
+    """The lock twice; then each id twice, when a bump with the lock's epoch has confirmed it."""
+    wire = NotedWire(Coordinator(Version.TV2))
+    make_fence(wire).take(lambda: Written(2))
+    expected = [("g.driver", -1)] * 2
+    for number, name in enumerate(("state", "0", "1")):
+        expected += [("g.driver", 1 + number), *[(f"g.{name}", -1)] * 2]
+    assert wire.bumps == expected
 
 
 @pytest.mark.parametrize("version", Version)
@@ -272,7 +259,7 @@ def test_a_lock_that_has_expired_is_not_another_drivers(
     """Its own bump has created it again: asked once more, the fence still names no other driver."""
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     for name in list(target.ids):
         target.expire(name)
@@ -280,7 +267,7 @@ def test_a_lock_that_has_expired_is_not_another_drivers(
         with pytest.raises(OwnershipLost, match=r"transactional\.id\.expiration\.ms"):
             ask()
     assert not fence.is_owned
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     assert not [token for token in tokens if can_write(target, token)]
     for slot in range(_SLOTS):
         assert can_write(target, fence.recover(slot))
@@ -292,7 +279,7 @@ def test_a_slot_that_has_expired_does_not_cost_the_lock(
 ) -> None:
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     for slot in (STATE, *range(_SLOTS)):
         target.expire(transactional_id("g", slot))
@@ -306,7 +293,7 @@ def test_a_lock_that_has_expired_and_was_taken_is_the_others(
 ) -> None:
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: _SLOTS)
+    fence.take(lambda: Written(_SLOTS))
     target.expire("g.driver")
     other = Owner(target)
     with pytest.raises(Superseded):
