@@ -40,7 +40,7 @@ from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import Position, run_key, run_value
-from tests.support.records.format_tables import Format, field_names, section
+from tests.support.documents.record_tables import Format, field_names, section
 from tests.unit.fuzz.parsers import EDITION, MEMBER, MOVING, OWNERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "record-formats.md"
