@@ -174,6 +174,8 @@ class BatchRouter:
         if not pieces:
             return None
         first = pieces[0].rows[0]
+        if first["base_offset"] < reader.handed:
+            return None  # its first records were copied already
         epoch, codec = int(first["leader_epoch"]), int(first["attributes"]) & COMPRESSION_MASK
         level = MERGED_LEVELS.get(codec, 0)
         try:

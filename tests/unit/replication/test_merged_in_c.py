@@ -9,7 +9,7 @@ from itertools import pairwise
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -144,6 +144,12 @@ def parts_of(batches: Sequence[Made], cuts: Sequence[int]) -> list[bytes]:
     return [b"".join(encoded[a:b]) for a, b in pairwise(bounds)]
 
 
+_ONE = Record(None, None, (), 0, 0)
+# The second batch begins before the end of the first, as no broker writes it.
+_OVERLAPPING = [Made((_ONE,)), Made((_ONE,) * 3, before=-2), Made((_ONE,)), Made((_ONE,))]
+
+
+@example(_OVERLAPPING, None, 0, None, [], None, [], None)
 @given(
     st.lists(WHOLE | DAMAGED | ORDINARY | MARKERS, min_size=1, max_size=12)
     | st.lists(ORDINARY, min_size=3, max_size=16),
