@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 # Releases whose runs may share a pipeline with those of this one while it is upgraded
 # (docs/upgrading.md). 0.1.0 is any checkout before 0.9.0: those of 2026-11-30 and later may.
