@@ -17,7 +17,7 @@ FROM ${BASE}
 COPY --from=build /opt/k2ktui /opt/k2ktui
 # The only directory that is written: state, caches and temporary files. Any user id may run the
 # image, if its group is 0 (as on OpenShift) or the volume there can be written by its own group.
-RUN mkdir -p /var/lib/k2ktui && chown 10001:0 /var/lib/k2ktui && chmod 2770 /var/lib/k2ktui
+RUN mkdir -p /var/lib/k2ktui && chown 65532:0 /var/lib/k2ktui && chmod 2770 /var/lib/k2ktui
 ENV PATH=/opt/k2ktui/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -29,7 +29,7 @@ ENV PATH=/opt/k2ktui/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
     K2KTUI_CLASS_ARCHIVES=off
 VOLUME /var/lib/k2ktui
 WORKDIR /var/lib/k2ktui
-USER 10001:0
+USER 65532:0
 # k2ktui is the process that gets the signals: no shell is between.
 ENTRYPOINT ["/opt/k2ktui/bin/k2ktui"]
 CMD ["--help"]
