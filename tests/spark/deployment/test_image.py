@@ -15,13 +15,22 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, produce
-from tests.support.commands.image import Image, build_image, first_process
+from tests.support.commands.image import (
+    Image,
+    build_image,
+    config_map,
+    first_process,
+    termination_log,
+)
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.traffic import mixture
 
 pytestmark = pytest.mark.slow
 # As OpenShift runs it: a user id of no user, in group 0.
 NAMELESS = "1000690000:0"
+# With runAsGroup, only fsGroup lets it write the volume.
+OTHER_GROUP, FS_GROUP = "65532:65532", 2000
+USERS = {"its user": ("", 0), "any user": (NAMELESS, 0), "fsGroup": (OTHER_GROUP, FS_GROUP)}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +43,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A volume as an emptyDir with ``fsGroup`` is: group 0 writes it."""
+    """A volume as an emptyDir without ``fsGroup`` is on OpenShift: group 0 writes it."""
     made = tmp_path / "volume"
     made.mkdir()
     os.chown(made, 0, 0)
@@ -66,17 +75,27 @@ def test_commands_that_read(image: Image, volume: Path) -> None:
     assert container.returncode == 0 and "note:" not in out and "Traceback" not in out, out
 
 
-@pytest.mark.rotate("user", ["", NAMELESS], ids=lambda user: "any user" if user else "its user")
+def test_the_error_that_ends_it_is_in_the_termination_log(image: Image, volume: Path) -> None:
+    container = image.run(volume, "start", "-f", "missing.yaml", user=NAMELESS)
+    out = finish(container)
+    reason = termination_log(volume).read_text()
+    assert container.returncode == 2 and "\n" not in reason and "missing.yaml" in reason
+    assert out.split() == ["k2ktui:", *reason.split()]
+
+
+@pytest.mark.rotate("who", list(USERS))
 def test_a_copy_with_probes(
-    user: str, image: Image, volume: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
+    who: str, image: Image, volume: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
+    user, group = USERS[who]
+    os.chown(volume, 0, group)
+    volume.chmod(0o2770)
     topic = create_topic(source)
     produce(source, topic, mixture(1, 2000, 1))
     pipe = Pipeline(tmp_path, source, target, [topic])
     pipe.mode = "shared"
-    shutil.copy(pipe.write(), volume / "pipeline.yaml")
-    (volume / "pipeline.yaml").chmod(0o644)
-    arguments = ("start", "-f", "pipeline.yaml", "--http", "0", "--log-format", "json")
+    config_map(volume / "config", **{"pipeline.yaml": pipe.write().read_text()})
+    arguments = ("start", "-f", "config/pipeline.yaml", "--http", "0", "--log-format", "json")
 
     container = image.run(volume, *arguments, user=user)
     try:
@@ -105,7 +124,7 @@ def test_a_copy_with_probes(
     finally:
         container.kill()
         container.wait()
-    assert container.returncode == 0, out
+    assert container.returncode == 0 and termination_log(volume).read_text() == "", out
     assert pipe.prove(2000)
 
 

@@ -17,7 +17,8 @@ from tests.support.clusters.kafka import eventually
 CANNOT = 77
 ROOT = Path(__file__).parents[3]
 
-# $1 is the image's root, $2 a directory for its volume, $3 the volume's path, $4 user and group.
+# $1 is the image's root, $2 a directory for its volume, $3 the volume's path, $4 the termination
+# log, $5 user and group, $6 further groups: that of the volume, as fsGroup gives it.
 # Its devices are its own, as a container's are: those of a host may be for root alone.
 _INSIDE = """
 mount --bind "$1" "$1"
@@ -28,12 +29,14 @@ for device in null zero full random urandom tty; do
   touch "$1/dev/$device"
   mount --bind "/dev/$device" "$1/dev/$device"
 done
+touch "$1/dev/termination-log"
+mount --bind "$4" "$1/dev/termination-log"
 ln -s /proc/self/fd "$1/dev/fd"
 mkdir -m 1777 "$1/dev/shm"
 mount -o remount,ro,bind "$1"
-root=$1 volume=$3 user=$4
-shift 4
-exec chroot --userspec="$user" "$root" /usr/bin/env -i --chdir="$volume" "$@"
+root=$1 volume=$3 user=$5 groups=$6
+shift 6
+exec chroot --userspec="$user" --groups="$groups" "$root" /usr/bin/env -i --chdir="$volume" "$@"
 """
 
 
@@ -51,20 +54,43 @@ class Image:
         return str(path)
 
     def run(self, volume: Path, *arguments: str, user: str = "") -> subprocess.Popen[str]:
-        """Run it with a directory as its volume; the process ends with what it runs."""
+        """Run it with a directory as its volume; the process ends with what it runs.
+
+        The volume's group is one of the user's, and its termination log is beside it.
+        """
         inside = [
             *self.config["Env"],
             *self.config["Entrypoint"],
             *(arguments or self.config["Cmd"]),
         ]
-        where = [str(self.root), str(volume), self.volume, user or self.config["User"]]
+        log = termination_log(volume)
+        log.touch()
+        log.chmod(0o666)  # as the kubelet makes it
+        where = [str(self.root), str(volume), self.volume, str(log)]
+        who = [user or self.config["User"], str(volume.stat().st_gid)]
         alone = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
         return subprocess.Popen(
-            [*alone, "bash", "-euc", _INSIDE, "bash", *where, *inside],
+            [*alone, "bash", "-euc", _INSIDE, "bash", *where, *who, *inside],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+
+def termination_log(volume: Path) -> Path:
+    """Return the file that a container with this volume has at ``/dev/termination-log``."""
+    return volume.with_name("termination-log")
+
+
+def config_map(directory: Path, **files: str) -> Path:
+    """Make a directory as Kubernetes mounts a ConfigMap: links to files below ``..data``."""
+    version = directory / "..2026_11_30_12_00_00.123456789"
+    version.mkdir(parents=True)
+    (directory / "..data").symlink_to(version.name)
+    for name, text in files.items():
+        (version / name).write_text(text)
+        (directory / name).symlink_to(Path("..data", name))
+    return directory
 
 
 def build_image(folder: Path) -> Image:
