@@ -166,6 +166,13 @@ def test_what_does_not_fit_is_refused(over: dict[str, Any], said: str, tmp_path:
     assert done.returncode and said in done.stderr, done.stderr
 
 
+def test_a_later_file_decides_the_mode_and_an_empty_section_none(tmp_path: Path) -> None:
+    texts = {**EXCLUSIVE, "a.yaml": "coordination: {mode: shared}", "b.yaml": "coordination:"}
+    names = ["pipeline.yaml", "a.yaml", "b.yaml"]
+    over = {"image": "k2ktui", "pipeline": {"names": names, "files": texts}}
+    assert pod(render(values_file(tmp_path, over)))
+
+
 def test_one_exclusive_run_is_rendered(tmp_path: Path) -> None:
     over: dict[str, Any] = {
         "pipeline": {"files": EXCLUSIVE},
