@@ -24,7 +24,7 @@ STEPS: list[dict[str, Any]] = WORKFLOW["jobs"]["wheel"]["steps"]
 
 
 def test_pages_and_manifests_name_this_version() -> None:
-    names = ("deployment.md", "containers.md", "deployment/kubernetes/deployment.yaml")
+    names = ("deployment.md", "containers.md", "deployment/kubernetes.yaml")
     for name in names:
         text = (ROOT / "docs" / name).read_text()
         versions = re.findall(r"\bk2ktui[-_:](\d+\.\d+\.\d+)", text)

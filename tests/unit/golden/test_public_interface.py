@@ -1,4 +1,4 @@
-"""What programs may rely on (docs/python.md#what-is-stable) is still there.
+"""What programs may rely on (docs/stability.md) is still there.
 
 ``public_interface.txt`` has a line for each name, signature, option and JSON field that was
 promised. A line may be added in any release; one that is gone breaks programs.
