@@ -40,7 +40,7 @@ from k2ktui.replication.ownership.epochs import (
     transactional_id,
 )
 from k2ktui.replication.ownership.takeover import (
-    Fenced,
+    FencedOwner,
     FenceId,
     FenceRecords,
     FencingStep,
@@ -116,7 +116,7 @@ class Fence:
             self.loop.run(lambda: self.wire.open(self._sync_timeout, patient=True))
             self._is_open = True
 
-    def take(self, read: Callable[[], Written], division: str | None = None) -> Fenced:
+    def take(self, read: Callable[[], Written], division: str | None = None) -> FencedOwner:
         """Fence whoever has the lock; without exactly-once, nothing.
 
         Args:
@@ -131,7 +131,7 @@ class Fence:
             ConnectionFailed, TimedOut, Refused: the coordinator did not do it.
         """
         self.is_owned, self._has_expired, self.unfinished = False, False, {}
-        fenced = Fenced(Written(0))
+        fenced = FencedOwner(Written(0))
         for attempts_left in reversed(range(_TAKE_ATTEMPTS)):
             if not self._transactional:
                 break

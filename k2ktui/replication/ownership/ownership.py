@@ -281,7 +281,7 @@ class Ownership:
         """
         self._fence.open()
         try:
-            self._fence.take(partial(self._count_slots, 0, lambda runs: self._record(runs, moves)))
+            self._fence.take(partial(self._prepare_ids, 0, lambda runs: self._record(runs, moves)))
             state = self._read()
             interrupted = self.run.interrupts
             assert interrupted is not None
@@ -357,7 +357,7 @@ class Ownership:
 
     def _take_pipeline(self, slots: int, division: _Division | None) -> CommitState:
         divide = partial(self._prepare_layout, division)
-        self._fence.take(partial(self._count_slots, slots, divide))
+        self._fence.take(partial(self._prepare_ids, slots, divide))
         state = self._read()
         self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
         if not self._claim.transactional:  # nothing was fenced, and no run record was read
@@ -376,7 +376,7 @@ class Ownership:
             fenced = self._fence.take(self._read_written, self._claim.layout)
         except Outdated as error:
             raise layout_changed(self._claim.name) from error
-        taken = carry_out(begin_slot(fenced), self._begin)
+        taken = carry_out(begin_slot(fenced), self._carry_out)
         self.pipeline_run = self._found
         state: CommitState = taken.state
         return state
@@ -399,26 +399,25 @@ class Ownership:
             division.id if division is not None and division.ready else None,
         )
 
-    def _begin(self, step: BeginningStep) -> Stable | None:
+    def _carry_out(self, step: BeginningStep) -> Stable | None:
         if isinstance(step, WriteRun):
             self._write_run(step.term, step.ids)
             return None
         state = self._read()
         self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
         failpoint("fenced")
-        # The commit topic may have lost records, or been created again, since the run records were
-        # read: then a partition without a position is no new one. The leader finds out.
-        division, starts = state.pipeline_run.division, self._store.read_log_starts()
-        is_left = division is not None and division.id == self._claim.layout
-        if not is_left or has_been_cut(self._found, starts):
+        # Since the run records were read, the commit topic may have lost records at either end, or
+        # been created again: a partition without a position is no new one then. The leader finds out.
+        starts = self._store.read_log_starts()
+        if state.pipeline_run.division != self._found.division or has_been_cut(self._found, starts):
             raise layout_changed(self._claim.name)
         # Of the pipeline's run: the slot's own last run may be of before a restore.
         self._follow(self._found.pair, binds=True)
         self._adopt(state)
         return Stable(state.run.term, state, self.retired)
 
-    def _count_slots(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> Written:
-        """Return how many slots any driver may have used; first fence all shared slots.
+    def _prepare_ids(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> Written:
+        """Fence all shared slots, and return how many ids any driver may have used.
 
         Uncommitted run records count, too: fencing too many slots is harmless, but a slot's open
         transaction hides all later records until the slot is fenced.

@@ -23,7 +23,10 @@ class FenceRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReadWritten:
-    """Read the run records, also those of open and aborted transactions."""
+    """Read the run records, also those of open and aborted transactions.
+
+    Of the whole pipeline: first write what has to precede the fencing, and fence its shared slots.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Outdated(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class FencedOwner:
     """Nobody who had the lock can write; ``unfinished`` are the ids that cannot be used for now."""
 
     written: Written
@@ -108,8 +111,11 @@ class Taken:
     state: Any
 
 
-def fence_owner(division: str | None = None) -> Steps[FencingStep, Fenced]:
+def fence_owner(division: str | None = None) -> Steps[FencingStep, FencedOwner]:
     """Fence whoever has a lock.
+
+    That the lock is still held at the end is not confirmed here: whoever goes on writes a run
+    record, which confirms it, before any token is used.
 
     The pipeline's run record is read when the lock has been bumped: a takeover of the pipeline
     writes its record, then bumps the lock. Whoever comes later sees the other one.
@@ -129,10 +135,10 @@ def fence_owner(division: str | None = None) -> Steps[FencingStep, Fenced]:
     for number in range(written.ids):
         if not (yield FenceId(number)):
             unfinished.add(number)
-    return Fenced(written, frozenset(unfinished))
+    return FencedOwner(written, frozenset(unfinished))
 
 
-def begin_slot(fenced: Fenced) -> Steps[BeginningStep, Taken]:
+def begin_slot(fenced: FencedOwner) -> Steps[BeginningStep, Taken]:
     """Begin a term of a slot whose owner was fenced.
 
     Positions and moved topics are read together, after all bumps. The term is above those of all

@@ -22,10 +22,12 @@ from k2ktui.replication.ownership.record_store import RecordStore
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
+    Out,
     await_stable,
     create_topic,
     delete_before,
     delete_topic,
+    produce,
     read_all,
 )
 from tests.support.pipelines.copied import Copied
@@ -168,7 +170,7 @@ def test_no_slot_of_an_earlier_layout_can_be_taken(drivers: Drivers) -> None:
         late.take_over(1)
 
 
-@pytest.mark.parametrize("how", ["cut", "created again"])
+@pytest.mark.parametrize("how", ["cut", "created again", "without its end"])
 def test_a_slot_is_given_up_if_the_commit_topic_loses_records_while_it_is_taken(
     how: str, copied: Copied, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,9 +182,13 @@ def test_a_slot_is_given_up_if_the_commit_topic_loses_records_while_it_is_taken(
         found = read(store)
         if how == "cut":
             delete_before(copied.target, copied.commits, 1)
-        else:
-            delete_topic(copied.target, copied.commits)
-            create_topic(copied.target, copied.commits, 1, {"cleanup.policy": "compact"})
+            return found
+        before = read_all(copied.target, copied.commits)
+        delete_topic(copied.target, copied.commits)
+        create_topic(copied.target, copied.commits, 1, {"cleanup.policy": "compact"})
+        if how == "without its end":  # as an unclean election leaves it: not ready
+            early = next(got for got in before if got.value and b'"ready":false' in got.value)
+            produce(copied.target, copied.commits, [Out(early.value, early.key, 0)])
         return found
 
     monkeypatch.setattr(RecordStore, "read_written_runs", lose)

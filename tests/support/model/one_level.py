@@ -15,7 +15,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.replication.ownership.epochs import STATE, NotOwner, ProducerEpochs, transactional_id
 from k2ktui.replication.ownership.takeover import (
-    Fenced,
+    FencedOwner,
     FenceId,
     FenceRecords,
     Outdated,
@@ -88,7 +88,7 @@ class Guard:
 
     slot: int | None
     epochs: _Epochs
-    fenced: Fenced | None = None
+    fenced: FencedOwner | None = None
     before: WrittenRuns | None = None
     moved: frozenset[int] = frozenset()
 
@@ -219,7 +219,7 @@ class OneLevelDriver(ModelDriver):
         return Layout(division.slots, driver, attempt, division.ready, most=most)
 
 
-def _ids_of(fenced: Fenced) -> int:
+def _ids_of(fenced: FencedOwner) -> int:
     """Return how many ids a slot may use that a takeover of the pipeline has fenced."""
     return max(fenced.written.ids, len(fenced.unfinished) + 1)
 
