@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import pkgutil
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from k2ktui.console.keys import KeyUse, bindings_of, load_keys
 from k2ktui.console.session import Options, Session
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import StubFeed, usual
+from tests.support.documents.markdown import check_section
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "console.md"
 # Screens that are opened from others.
@@ -39,7 +39,6 @@ DETAILS = {
     "SiteDrillsScreen": "Drill",
     "SiteScreen": "a site drill",
 }
-BEGIN, END = "<!-- keys -->\n", "<!-- /keys -->"
 
 
 def app(options: Options | None = None) -> ConsoleApp:
@@ -81,13 +80,7 @@ def test_every_key_with_an_id_can_be_given_another() -> None:
 
 
 def test_the_document_lists_every_id() -> None:
-    """Write it with ``K2KTUI_DOCUMENTS=write``."""
-    before, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    written, _, after = rest.partition(END)
-    if os.environ.get("K2KTUI_DOCUMENTS") == "write":
-        DOCUMENT.write_text(f"{before}{BEGIN}{table()}{END}{after}")
-        return
-    assert written == table()
+    check_section(DOCUMENT, "keys", table())
 
 
 USES = [

@@ -5,7 +5,6 @@ docs/troubleshooting.md has the table of these cases. It is made from ``LOSSES``
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,13 +35,13 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.commands.cli import k2ktui
+from tests.support.documents.markdown import check_section
 from tests.support.drill.runs import keep_commits
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, only
 
 _QUIET, _BUSY = 0, 1  # source partitions; the position of the quiet one is older
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
-BEGIN, END = "<!-- lost control topics -->\n", "<!-- /lost control topics -->"
 
 
 @dataclass(frozen=True)
@@ -105,12 +104,7 @@ def _table() -> str:
 
 
 def test_the_page_has_the_table() -> None:
-    text = PAGE.read_text()
-    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
-    written = text[:before] + _table() + text[after:]
-    if os.environ.get("K2KTUI_DOCUMENTS") == "write":
-        PAGE.write_text(written)
-    assert PAGE.read_text() == written
+    check_section(PAGE, "lost control topics", _table())
 
 
 class Stopped(Copied):

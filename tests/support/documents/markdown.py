@@ -1,4 +1,4 @@
-"""Generated pages and their tables."""
+"""Generated pages, generated parts of others, and their tables."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ def check_page(name: str, module: str, title: str, body: str) -> None:
         page.write_text(text, encoding="utf-8")
     written = page.read_text(encoding="utf-8") if page.exists() else ""
     assert written == text, f"docs/reference/{name}: K2KTUI_DOCUMENTS=write writes it again"
+
+
+def check_section(page: Path, name: str, body: str) -> None:
+    """Compare a generated part of a page with the code; ``K2KTUI_DOCUMENTS=write`` writes it anew.
+
+    Args:
+        page: the page.
+        name: what its first mark says after ``generated:``.
+        body: what is between the marks, with a newline at its end.
+    """
+    begin, end = f"<!-- generated: {name} -->\n", "<!-- /generated -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    written, _, after = rest.partition(end)
+    if os.environ.get("K2KTUI_DOCUMENTS") == "write":
+        page.write_text(f"{before}{begin}{body}{end}{after}", encoding="utf-8")
+        return
+    assert written == body, f"{page.name}: K2KTUI_DOCUMENTS=write writes {name} again"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -208,4 +208,4 @@ def table() -> str:
     for case in CASES:
         shown.setdefault(case.effect, []).append(case.shown)
     rows = "".join(f"| {'; '.join(cases)} | {effect} |\n" for effect, cases in shown.items())
-    return f"\n| the shell has | what a run does |\n|---|---|\n{rows}"
+    return f"| the shell has | what a run does |\n|---|---|\n{rows}"
