@@ -407,7 +407,7 @@ class Ownership:
         self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
         failpoint("fenced")
         # Since the run records were read, the commit topic may have lost records at either end, or
-        # been created again: a partition without a position is no new one then. The leader finds out.
+        # been created again: a partition without a position is not new then. The leader finds out.
         starts = self._store.read_log_starts()
         if state.pipeline_run.division != self._found.division or has_been_cut(self._found, starts):
             raise layout_changed(self._claim.name)
