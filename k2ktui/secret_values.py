@@ -29,6 +29,7 @@ _PUBLIC_NAME = re.compile(
 _URL = re.compile(r"(?<=://)(?:(?![a-z][a-z0-9+.-]*://).)*@", re.IGNORECASE | re.DOTALL)
 # An option of a login line: its value in quotes, or one word.
 _OPTION = re.compile(r"""([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_VARIABLES = re.compile(r"(?:\$\{[^}:]*:[^}]*\})+")
 _PEM_EDGE = "-----"
 # For texts of others: a name with its value, a login of HTTP, a private key, what pydantic quotes
 # and SASL sends.
@@ -50,6 +51,21 @@ _pattern: re.Pattern[str] | None = None
 def is_secret_key(key: str) -> bool:
     """Return whether a property of this name holds a secret."""
     return bool(_SECRET_NAME.search(key)) and not _PUBLIC_NAME.search(key)
+
+
+def has_variable(value: str) -> bool:
+    """Return whether a value has a variable ``${provider:path:key}``."""
+    return _VARIABLES.search(value) is not None
+
+
+def has_literal_secret(key: str, value: str) -> bool:
+    """Return whether a property has a secret that is not a variable: only others may be copied."""
+    secrets = [_VARIABLES.sub("", match[0]).strip(":@") for match in _URL.finditer(value)]
+    if is_secret_key(key):
+        options = _OPTION.findall(value) if "jaas" in key.lower() else []
+        texts = [next(filter(None, rest), "") for name, *rest in options if is_secret_key(name)]
+        secrets += [_VARIABLES.sub("", text) for text in (texts if options else [value])]
+    return any(secrets)
 
 
 def without_userinfo(text: str) -> str:

@@ -18,12 +18,16 @@ from k2ktui.config.javaprops import parse
 from k2ktui.config.show import yaml_scalar
 from k2ktui.config.templates import PROVIDERS_KEY
 from k2ktui.engine.java_patterns import compile_pattern
-from k2ktui.secret_values import is_secret_key
+from k2ktui.errors import ConfigError
+from k2ktui.secret_values import has_literal_secret, has_variable
+from k2ktui.text import safe_text
 
 ALL_TOPICS = ".*"
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _MODULE = "org.apache.kafka.common.security.{}LoginModule"
-_PROVIDER, _PROVIDER_CLASS = "properties", "FileConfigProvider"
+# The first name that the file of client properties does not use itself is taken.
+_PROVIDERS = ("properties", "k2ktui", "k2ktui-secrets")
+_PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
 # The first part of a topic's name, with what ends it.
 _PART = re.compile(r"[A-Za-z0-9]+[._-]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -104,23 +108,28 @@ def read_client_properties(raw: bytes, file: str) -> tuple[dict[str, str], list[
     Args:
         raw: the content of the file.
         file: its name.
+
+    Raises:
+        ConfigError: the file is not valid, or a value has a variable and a secret beside it.
     """
-    chosen: dict[str, str] = {}
-    left_out, is_referred_to = [], False
-    for key, entry in parse(raw, file).items():
-        value = entry.value
-        if not (is_connection(key) or key.startswith(PROVIDERS_KEY)):
-            left_out.append(key)
-            continue
-        if is_secret_key(key) and value and "${" not in value:
-            value, is_referred_to = f"${{{_PROVIDER}:{abspath(file)}:{key}}}", True
-        chosen[key] = value
-    if is_referred_to:
-        others = chosen.get(PROVIDERS_KEY, "").split(",")
-        chosen[PROVIDERS_KEY] = ",".join(filter(None, [*map(str.strip, others), _PROVIDER]))
-        kind = f"org.apache.kafka.common.config.provider.{_PROVIDER_CLASS}"
-        chosen[f"{PROVIDERS_KEY}.{_PROVIDER}.class"] = kind
-    return chosen, left_out
+    given = {key: entry.value for key, entry in parse(raw, file).items()}
+    chosen = {k: v for k, v in given.items() if is_connection(k) or k.startswith(PROVIDERS_KEY)}
+    declared = [name.strip() for name in chosen.get(PROVIDERS_KEY, "").split(",") if name.strip()]
+    provider = next(name for name in _PROVIDERS if name not in declared)
+    secret = [key for key, value in chosen.items() if has_literal_secret(key, value)]
+    for key in secret:
+        if has_variable(chosen[key]):
+            raise ConfigError(
+                f"{safe_text(file)}: {safe_text(key)} has a variable and a secret beside it, and "
+                "only the whole value can stay in that file",
+                unchanged="Nothing was written.",
+                hint="Make the secret a variable, too, or write the variable's value.",
+            )
+        chosen[key] = f"${{{provider}:{abspath(file)}:{key}}}"
+    if secret:
+        chosen[PROVIDERS_KEY] = ",".join([*declared, provider])
+        chosen[f"{PROVIDERS_KEY}.{provider}.class"] = _PROVIDER_CLASS
+    return chosen, [key for key in given if key not in chosen]
 
 
 def with_address(servers: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -130,11 +139,16 @@ def with_address(servers: str, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def propose_name(source: str, target: str) -> str:
-    """Return a name for a pipeline between these bootstrap servers."""
-    hosts = [one_line(servers).partition(",")[0].rpartition(":")[0] for servers in (source, target)]
-    is_address = any(re.fullmatch(r"[\d.]+|\[.*", host) for host in hosts)
-    labels = [_UNSAFE.sub("_", host if is_address else host.partition(".")[0]) for host in hosts]
-    return "pipeline" if labels[0] == labels[1] else "-to-".join(labels)
+    """Return a name for a pipeline between these bootstrap servers.
+
+    It has the first parts of both first hosts that differ, or hosts and ports where none does.
+    """
+    addresses = [one_line(servers).partition(",")[0] for servers in (source, target)]
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    is_number = any(re.fullmatch(r"[\d.]+|\[.*", host) for host in hosts)
+    parts = ([host] if is_number else host.split(".") for host in hosts)
+    differing = (pair for pair in zip(*parts, strict=False) if pair[0] != pair[1])
+    return "-to-".join(_UNSAFE.sub("_", part) for part in next(differing, addresses))
 
 
 def name_of_file(stem: str) -> str:
@@ -156,9 +170,9 @@ def propose_topics(names: Collection[str], most: int) -> list[tuple[str, int]]:
         names: the topics.
         most: maximum number of expressions.
     """
-    counts = Counter(match[0] for name in names if (match := _PART.match(name)))
-    parts = {part: count for part, count in counts.items() if count > 1}
-    alone = [name for name in names if not name.startswith(tuple(parts))]
+    starts = {name: match[0] for name in names if (match := _PART.match(name))}
+    parts = {part: count for part, count in Counter(starts.values()).items() if count > 1}
+    alone = [name for name in names if starts.get(name) not in parts]
     patterns = {f"{escape_name(part)}.*": count for part, count in parts.items()}
     patterns |= {escape_name(name): 1 for name in alone}
     offers = sorted(patterns.items(), key=lambda offer: (-offer[1], offer[0]))

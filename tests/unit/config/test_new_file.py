@@ -23,6 +23,7 @@ from k2ktui.config.new_file import (
     with_address,
 )
 from k2ktui.config.templates import variables_of
+from k2ktui.errors import ConfigError
 from k2ktui.kafka.auth.jaas import parse_jaas
 from k2ktui.kafka.properties.translation import findings, load_checked
 
@@ -135,6 +136,46 @@ def test_secrets_of_client_properties_stay_in_their_file(tmp_path: Path) -> None
     assert not [finding for finding in findings(config.source) if finding.refused]
 
 
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "stays"),
+    [
+        ("sasl.jaas.config", f'{LOGIN}username="ops" password="${{env::P}}";', False),
+        ("sasl.jaas.config", f'{LOGIN}username="ops" password="a${{b";', True),
+        ("ssl.key.password", "${env::P}", False),
+        ("sasl.oauthbearer.token.endpoint.url", "https://ops:of-the-file@sso/token", True),
+        ("sasl.oauthbearer.token.endpoint.url", "https://${env::P}@sso/token", False),
+    ],
+)
+def test_only_values_with_a_secret_stay_in_their_file(key: str, value: str, stays: bool) -> None:
+    properties, _ = read_client_properties(f"{key}={value}\n".encode(), "/a/file")
+    assert properties[key] == (f"${{properties:/a/file:{key}}}" if stays else value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sasl.jaas.config", f'{LOGIN}username="${{env::U}}" password="of-the-file";'),
+        ("ssl.key.password", "${env::P}of-the-file"),
+    ],
+)
+def test_a_secret_beside_a_variable_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="a variable and a secret") as refused:
+        read_client_properties(f"{key}={value}\n".encode(), "/a/file")
+    assert "of-the-file" not in str(refused.value)
+
+
+def test_a_provider_of_the_file_keeps_its_name() -> None:
+    kind = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+    text = f"config.providers=properties\nconfig.providers.properties.class={kind}\n"
+    properties, _ = read_client_properties(f"{text}ssl.key.password=x\n".encode(), "/a/file")
+    assert properties["config.providers"] == "properties,k2ktui"
+    assert properties["config.providers.properties.class"] == kind
+    assert properties["ssl.key.password"] == "${k2ktui:/a/file:ssl.key.password}"
+
+
 def test_certificates_are_named_by_their_whole_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,10 +188,11 @@ def test_certificates_are_named_by_their_whole_path(
     ("source", "target", "name"),
     [
         ("kafka-a.example.org:9092,x:1", "kafka-b.example.org:9092", "kafka-a-to-kafka-b"),
-        ("localhost:9092", "localhost:9093", "pipeline"),
+        ("localhost:9092", "localhost:9093", "localhost_9092-to-localhost_9093"),
         ("10.0.0.1:9092", "10.0.0.2:9092", "10.0.0.1-to-10.0.0.2"),
         ("[::1]:9092", "b:9092", "_1_-to-b"),
-        ("b-1.x:1", "b-1.y:1", "pipeline"),
+        ("b-1.x.example:1", "b-1.y.example:1", "x-to-y"),
+        ("b-1.x:1", "b-1.x.y:1", "b-1.x_1-to-b-1.x.y_1"),
     ],
 )
 def test_a_name_is_made_of_the_addresses(source: str, target: str, name: str) -> None:
