@@ -83,13 +83,17 @@ def write_new(path: Path, text: str) -> None:
     refuse_existing(path)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ConfigError(
             f"{safe_text(path)} cannot be written: {error.strerror}",
             unchanged="Nothing was written.",
         ) from error
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def access_to(config: PipelineConfig, *, unlock: bool) -> Access:
