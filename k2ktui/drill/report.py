@@ -447,15 +447,17 @@ def _trend(rehearsals: Sequence[Rehearsal]) -> Section:
 
 
 def list_rows(
-    rows: Iterable[tuple[str, ...]], most: int = _LISTED_GROUPS
+    rows: Iterable[tuple[str, ...]],
+    most: int = _LISTED_GROUPS,
+    others: str = "in the JSON report",
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the first rows of a table; the last one says how many more there are."""
+    """Return the first rows of a table; the last one says how many more there are, and where."""
     every = tuple(rows)
     more = len(every) - most
     if more <= 0:
         return every
     blanks = ("",) * (len(every[0]) - 2)
-    return (*every[:most], (f"and {more:,} more", *blanks, "in the JSON report"))
+    return (*every[:most], (f"and {more:,} more", *blanks, others))
 
 
 def render_text(report: Report) -> Iterator[str]:

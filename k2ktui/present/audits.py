@@ -10,11 +10,12 @@ from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Tone
+from k2ktui.secret_values import hide_secrets
 from k2ktui.text import counted, moment, safe_message, safe_text
 from k2ktui.version import __version__
 
 # A page of more rows is slow in a browser, and nobody reads them in a ticket.
-_LISTED_PARTITIONS = 2_000
+_LISTED_PARTITIONS, _OTHERS = 2_000, "with --json"
 _LEGEND = (
     "MM2: what happens if the group resumes at MirrorMaker 2's newest checkpoint. Without one, "
     "auto.offset.reset of the application decides.",
@@ -145,7 +146,7 @@ def _harm(audit: Audit) -> tuple[int, int, int]:
 def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section]:
     """Yield the sections of a report; the groups come in this order."""
     if notes:
-        yield Section("Notes", items=tuple(map(safe_message, notes)))
+        yield Section("Notes", items=tuple(safe_message(hide_secrets(note)) for note in notes))
     totals = {
         "rows": "partitions",
         "wrong": "not at the same record",
@@ -162,7 +163,7 @@ def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section
         yield Section(
             "Groups",
             columns=("group", *totals.values()),
-            rows=list_rows(_group_cells(one, totals) for one in groups),
+            rows=list_rows((_group_cells(one, totals) for one in groups), others=_OTHERS),
         )
         yield Section(
             "Partitions",
@@ -170,6 +171,7 @@ def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section
             rows=list_rows(
                 (tuple(column.cell(row).text for column in columns) for row in rows),
                 _LISTED_PARTITIONS,
+                _OTHERS,
             ),
         )
     yield Section("Columns", items=_LEGEND)

@@ -75,6 +75,7 @@ def test_a_page_of_many_partitions_says_how_many_it_leaves_out() -> None:
     rows = [replace(row, group=f"g{n // 9}", partition=n % 9) for n in range(2_700)]
     shown = "".join(Page(page_of(audit(*rows))).texts)
     assert "and 700 more" in shown and "and 100 more" in shown
+    assert shown.count("with --json") == 2
 
 
 def test_a_flow_without_groups_has_a_page() -> None:
