@@ -88,17 +88,18 @@ def print_result(
 
 def check_text(check: Check) -> str:
     """Return a check as lines for a terminal: mark, name, detail, and the fix below."""
-    return marked_text(check.outcome, f"{check.name}: {_printable(check.detail)}", check.hint)
+    return marked_text(check.outcome, f"{check.name}: {printable(check.detail)}", check.hint)
 
 
 def marked_text(outcome: str, text: str, hint: str) -> str:
     """Return lines for a terminal: the mark of an outcome, a text, and the fix below."""
     mark, colour = _MARKS[outcome]
-    fix = [f"      {line}" for line in _printable(fix_text(hint)).splitlines()]
+    fix = [f"      {line}" for line in printable(fix_text(hint)).splitlines()]
     return "\n".join([f"{click.style(mark, fg=colour)}  {text}", *fix])
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return lines whose names cannot control the terminal."""
     return "\n".join(safe_message(line) for line in text.splitlines())
 
 

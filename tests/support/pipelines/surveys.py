@@ -51,6 +51,7 @@ def answers(survey: Survey | None = None, checks: list[Check] = PASSED) -> dict[
     beside = ("drill.guard.check_fence", "other_files.check_file", "holds.check_holds")
     return {
         "k2ktui.replication.preflight.survey.survey_cluster": survey or surveyed(),
+        "k2ktui.replication.preflight.survey.has_pipeline": False,
         "k2ktui.replication.preflight.suite.run_checks": checks,
         "k2ktui.kafka.unreachable.await_open": await_open,
         "k2ktui.jobs.checks.check_releases": Check.passes("none", "none"),

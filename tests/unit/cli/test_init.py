@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +17,14 @@ from k2ktui.cli.init import offer_first
 from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.cluster_pair import Side
-from k2ktui.errors import ConfigError, LoginFailed
-from k2ktui.replication.preflight.survey import ClusterSurvey
+from k2ktui.engine.records.run_record import Run
+from k2ktui.errors import ConfigError, LoginFailed, Refused
+from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.replication.preflight.clusters import ClusterReadings
+from k2ktui.replication.preflight.survey import ClusterSurvey, has_pipeline
 from tests.support.commands.in_process import ProgramRun, run_program
 from tests.support.commands.transcript import answering
+from tests.support.pipelines.preflight import pipeline, plain
 from tests.support.pipelines.surveys import answers, surveyed
 
 LOGIN = "SASL_PLAINTEXT\nPLAIN\nops\nOPS_PASSWORD\n"
@@ -97,11 +102,19 @@ def test_a_file_with_such_a_password_is_refused(tmp_path: Path) -> None:
     assert './password has a "' in done.stderr and "quo" not in done.stderr
 
 
-def test_a_password_in_place_of_a_variable_is_not_shown() -> None:
-    done = init("src:9092\nSASL_PLAINTEXT\nPLAIN\nops\nPa$$w0rd!\n")
+@pytest.mark.parametrize("password", ["Pa$$w0rd!", "w0rd", "base/w0rd=="])
+def test_a_password_in_place_of_a_variable_is_not_shown(password: str) -> None:
+    """Nor is it taken for a variable, whose name would stand in the file."""
+    done = init(f"src:9092\nSASL_PLAINTEXT\nPLAIN\nops\n{password}\n")
     assert "expected the name of a variable" in done.stderr
     shown = [line for line in done.stderr.splitlines() if line.startswith("Error")]
     assert not any("w0rd" in line for line in shown)
+
+
+def test_a_variable_of_small_letters_is_taken_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ops_password", SECRET)
+    done = init(f"src:9092\n{LOGIN.replace('OPS_PASSWORD', 'ops_password')}{REST}")
+    assert done.error is None and "${env:string:ops_password}" in Path("new.yaml").read_text()
 
 
 ANSWERS = ["src:9092", "", "dst:9092", "", "1", "new.yaml"]
@@ -113,6 +126,60 @@ def test_what_ends_before_the_last_answer_writes_nothing(count: int, tmp_path: P
     done = init("".join(f"{answer}\n" for answer in ANSWERS[:count]))
     assert isinstance(done.error, click.Abort)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_key_of_the_terminal_is_no_answer() -> None:
+    done = init(f"src:9092\x1b[D\nsrc:9092\n\n{REST}")
+    assert done.error is None and "expected characters that can be printed" in done.stderr
+
+
+def test_a_name_that_the_target_has_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second pipeline of one name would go on at the first one's positions."""
+
+    def is_old(config: PipelineConfig) -> bool:
+        return config.name == "old"
+
+    replace(monkeypatch, {"k2ktui.replication.preflight.survey.has_pipeline": is_old})
+    done = init("src:9092\n\n" + REST.replace("new", "old.yaml\nnew"))
+    assert done.error is None and "the target has a pipeline old already" in done.stderr
+    done = init("", "--source src:9092 --target dst:9092 --yes -o old.yaml")
+    assert done.error is not None and getattr(done.error, "exit_code", 0) == 5
+    assert not Path("old.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        (None, False),
+        (CommitState(Run(0, 0), {}), False),
+        (CommitState(Run(1, 0), {}), True),
+        (Refused("no right to read the commit topic"), False),
+    ],
+)
+def test_a_name_is_known_once_a_run_has_begun(
+    answer: Any, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClusterReadings, "commit_state", answering(answer))
+    config = pipeline(plain("src:9092"), plain("dst:9092"), "clicks")
+    assert has_pipeline(config) is known
+
+
+def test_who_confirms_beside_json_sees_the_file() -> None:
+    done = init(f"src:9092\n\n{REST}", "--json")
+    assert done.error is None and "bootstrap.servers" in done.stderr
+    assert json.loads(done.stdout)["text"] == Path("new.yaml").read_text()
+
+
+def test_copies_with_other_names_are_looked_for_by_these(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mm2.properties").write_text(
+        "clusters=A,B\nA.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\n"
+        "A->B.enabled=true\nA->B.topics=clicks\n"
+    )
+    done = init("", "--from mm2.properties --yes")
+    assert done.error is None and "It copies 1 topic: clicks" in done.stdout
+    assert "the target has" not in done.stderr, "it has clicks, and the copy is A.clicks"
 
 
 def test_a_refused_file_is_not_written(tmp_path: Path) -> None:
@@ -139,7 +206,7 @@ def test_the_same_cluster_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) ->
 def test_only_what_no_option_answers_is_asked() -> None:
     words = "--source src:9092 --source-config c.properties --topics clicks -o new.yaml"
     done = init("dst:9092\n\ny\n", words)
-    assert isinstance(done.error, ConfigError) and "c.properties cannot be read" in str(done.error)
+    assert isinstance(done.error, ConfigError) and "c.properties is no file" in str(done.error)
     Path("c.properties").write_text("client.dns.lookup=use_all_dns_ips\n")
     done = init("dst:9092\n\ny\n", words)
     assert done.error is None, done.error
@@ -177,7 +244,7 @@ def test_the_first_pipeline_of_a_directory(tmp_path: Path, monkeypatch: pytest.M
     folder = tmp_path / "pipelines"
     folder.mkdir()
     typed = iter(["y", "src:9092", *LOGIN.split(), SECRET, "dst:9092", "PLAINTEXT", "1",
-                  "/elsewhere/first.yaml", "y"])  # fmt: skip
+                  "/elsewhere/first.yaml", "y", ""])  # fmt: skip
 
     def prompt(text: str, **given: Any) -> Any:
         convert = given.get("value_proc") or str
@@ -185,7 +252,6 @@ def test_the_first_pipeline_of_a_directory(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(click, "prompt", prompt)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: next(typed) == "y")
-    monkeypatch.setattr(click, "pause", lambda *_, **__: None)
     try:
         assert offer_first(folder) == folder / "first.yaml"
         assert os.environ["OPS_PASSWORD"] == SECRET
