@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +14,7 @@ from k2ktui.cli import changes
 from k2ktui.cli.check import check_text, print_result, printable, run_every_check
 from k2ktui.cli.init_clusters import UNCHANGED, Clusters, Draft, explain, prompt
 from k2ktui.cli.terminal import options
-from k2ktui.cli.terminal.files import refuse_existing, write_new
+from k2ktui.cli.terminal.files import require_new, write_new
 from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.tables import print_json
 from k2ktui.config.clusters import BOOTSTRAP
@@ -179,7 +178,7 @@ def _new_file(name: str) -> Path:
 
     Raises:
         Refused: it exists.
-        ConfigError: it cannot be a pipeline's file.
+        ConfigError: it cannot be written, or cannot be a pipeline's file.
     """
     path = Path(name).expanduser()
     if path.suffix not in _SUFFIXES or "," in str(path):
@@ -188,13 +187,7 @@ def _new_file(name: str) -> Path:
             unchanged=UNCHANGED,
             hint="Give one that ends in .yaml and has no comma.",
         )
-    refuse_existing(path)
-    if not (os.path.isdir(path.parent) and os.access(path.parent, os.W_OK)):
-        raise ConfigError(
-            f"{safe_text(path)}: {safe_text(path.parent)} is no directory to write to",
-            unchanged=UNCHANGED,
-            hint="Choose another file name.",
-        )
+    require_new(path)
     return path
 
 
@@ -271,38 +264,40 @@ def _show(draft: Draft, given: Given) -> None:
 
 
 def _check(path: Path, draft: Draft, given: Given) -> int:
-    """Validate and check the file that was written, and say what comes next.
-
-    Returns:
-        The exit code of ``check``.
-    """
+    """Validate and check the file that was written; return the exit code of ``check``."""
     from k2ktui.kafka.properties.translation import load_checked
     from k2ktui.replication.preflight.checks import CheckOutcome, exit_code
 
-    name, file = safe_text(path), shlex.quote(safe_text(path))
-    click.echo(f"{name} was written; its checks take some seconds.", err=True)
+    click.echo(f"{safe_text(path)} was written; its checks take some seconds.", err=True)
     loaded = load_checked([path])
-    checks = run_every_check(loaded.config)
+    name, checks = loaded.config.name, run_every_check(loaded.config)
     code = exit_code(checks)
+    listed = [asdict(one) for one in checks]
     if given.as_json:
         made: dict[str, Any] = {
-            "pipeline": loaded.config.name,
+            "pipeline": name,
             "file": str(path),
             "text": draft.text,
             "notes": [*draft.notes, *loaded.notes],
             **{side: read.as_json() for side, read in draft.surveys.items()},
             "topics": draft.topics()[0],
             "exit_code": int(code),
-            "checks": [asdict(one) for one in checks],
+            "checks": listed,
         }
         print_json(made, indent=2)
     else:
         print_notes(loaded.notes)
-        click.echo(f"OK: pipeline {safe_text(loaded.config.name)}")
+        click.echo(f"OK: pipeline {safe_text(name)}")
         for one in checks:
             if one.outcome is not CheckOutcome.PASS:
                 click.echo(check_text(one))
-        print_result(loaded.config.name, code, [asdict(one) for one in checks], as_json=False)
+        print_result(name, code, listed, as_json=False)
+    _print_next(shlex.quote(safe_text(path)), draft, given, is_sound=not code)
+    return code
+
+
+def _print_next(file: str, draft: Draft, given: Given, *, is_sound: bool) -> None:
+    """Print what to do with the file, whose name is quoted for a shell."""
     for variable in draft.typed:
         print_note(f"export {safe_text(variable)} wherever the pipeline is checked or started")
     if given.mirror:
@@ -310,6 +305,5 @@ def _check(path: Path, draft: Draft, given: Given) -> int:
             "to continue where MirrorMaker 2 has stopped, run k2ktui mm2 takeover "
             f"-f {file} --from {shlex.quote(safe_text(given.mirror))} before the first start"
         )
-    again = f"correct what failed, then k2ktui check -f {file}"
-    click.echo(f"Next: {again if code else f'k2ktui jobs start -f {file}'}", err=True)
-    return code
+    start, again = f"k2ktui jobs start -f {file}", f"k2ktui check -f {file}"
+    click.echo(f"Next: {start if is_sound else f'correct what failed, then {again}'}", err=True)

@@ -29,7 +29,7 @@ from k2ktui.cli.terminal.files import (
     load_flow,
     load_flow_and_notes,
     load_pipeline,
-    refuse_existing,
+    require_new,
     write_new,
 )
 from k2ktui.cli.terminal.notes import print_note, print_notes
@@ -134,7 +134,7 @@ def audit(files: tuple[str, ...], html: Path | None, as_json: bool) -> int:
     from k2ktui.present.audits import audit_columns, make_audit_report, summarize_audit
 
     if html is not None:
-        refuse_existing(html)
+        require_new(html)
     flow, notes = load_flow_and_notes(files)
     result = audit_flow(flow)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -59,11 +60,12 @@ def write_file(
         raise ConfigError(message, unchanged=unchanged, hint=hint) from error
 
 
-def refuse_existing(path: Path) -> None:
-    """Refuse a file that exists, before work of minutes whose result it shall hold.
+def require_new(path: Path) -> None:
+    """Refuse a file that cannot be made, before work of minutes whose result it shall hold.
 
     Raises:
         Refused: it exists.
+        ConfigError: its directory does not exist, or may not be written to.
     """
     if os.path.lexists(path):
         raise Refused(
@@ -71,16 +73,18 @@ def refuse_existing(path: Path) -> None:
             unchanged="Nothing was written.",
             hint="Choose another file name.",
         )
+    if not os.access(path.parent, os.W_OK):
+        why = errno.EACCES if path.parent.exists() else errno.ENOENT
+        raise _not_written(path, os.strerror(why))
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read.
+    """Write a new file that only its owner can read; errors are also those of :func:`require_new`.
 
     Raises:
-        Refused: it exists.
-        ConfigError: it cannot be written.
+        ConfigError: it cannot be written; no part of it is left.
     """
-    refuse_existing(path)
+    require_new(path)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         try:
@@ -90,10 +94,13 @@ def write_new(path: Path, text: str) -> None:
             path.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(
-            f"{safe_text(path)} cannot be written: {error.strerror}",
-            unchanged="Nothing was written.",
-        ) from error
+        raise _not_written(path, error.strerror) from error
+
+
+def _not_written(path: Path, why: str | None) -> ConfigError:
+    return ConfigError(
+        f"{safe_text(path)} cannot be written: {why}", unchanged="Nothing was written."
+    )
 
 
 def access_to(config: PipelineConfig, *, unlock: bool) -> Access:

@@ -182,6 +182,11 @@ def test_copies_with_other_names_are_looked_for_by_these(
     assert "the target has" not in done.stderr, "it has clicks, and the copy is A.clicks"
 
 
+def test_a_directory_that_is_missing_is_known_before_the_end() -> None:
+    done = init("src:9092\n\n" + REST.replace("new", "missing/new.yaml\nnew"))
+    assert done.error is None and "missing/new.yaml cannot be written: No such" in done.stderr
+
+
 def test_a_refused_file_is_not_written(tmp_path: Path) -> None:
     done = init("".join(f"{answer}\n" for answer in [*ANSWERS, "n"]))
     assert done.error is not None and not isinstance(done.error, click.ClickException)
