@@ -116,7 +116,7 @@ def set_up(given: Given, draft: Draft, directory: Path | None = None) -> Path:
         file = _new_file(answer if directory is None else str(directory / Path(answer).name))
         if pipeline:
             draft.text = replace(pipeline, name=name_of_file(file.stem)).text
-        draft.require_new()
+            draft.require_new()
         return str(file)
 
     proposal = f"{name}.yaml"
@@ -202,8 +202,7 @@ def _import(given: Given, draft: Draft) -> str:
         try:
             for side in ("source", "target"):
                 draft.survey(side)
-            with draft.loaded() as config:
-                return config.name
+            return draft.require_new()
         except LoginFailed as error:
             if not draft.typed:
                 raise

@@ -107,8 +107,8 @@ class Draft:
             chosen = selected_topics(config, source) & source.keys()
             return sorted(chosen), sorted(target_topics(config, chosen) & target.keys())
 
-    def require_new(self) -> None:
-        """Refuse a pipeline that the target has: two of one name take each other's positions.
+    def require_new(self) -> str:
+        """Return its name; refuse one that the target has: both would take the same positions.
 
         Raises:
             Refused: it has one of this name.
@@ -121,9 +121,11 @@ class Draft:
                 raise Refused(
                     f"the target has a pipeline {safe_text(config.name)} already, and a start "
                     "would continue its positions",
+                    unchanged=UNCHANGED,
                     hint="Give the new one another name: that of its file, or name: in the file "
                     "of k2ktui mm2 import.",
                 )
+            return config.name
 
     def type_variables(self, text: str) -> None:
         """Ask for the environment variables that a text names and that are not set.

@@ -30,6 +30,12 @@ from tests.support.pipelines.surveys import answers, surveyed
 LOGIN = "SASL_PLAINTEXT\nPLAIN\nops\nOPS_PASSWORD\n"
 REST = "dst:9092\nPLAINTEXT\n1\nnew.yaml\ny\n"
 SECRET = "not-to-be-seen"
+MM2 = """clusters=A,B
+A.bootstrap.servers=a:9092
+B.bootstrap.servers=b:9092
+A->B.enabled=true
+A->B.topics=clicks
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +151,10 @@ def test_a_name_that_the_target_has_is_asked_for_again(monkeypatch: pytest.Monke
     done = init("", "--source src:9092 --target dst:9092 --yes -o old.yaml")
     assert done.error is not None and getattr(done.error, "exit_code", 0) == 5
     assert not Path("old.yaml").exists()
+    replace(monkeypatch, {"k2ktui.replication.preflight.survey.has_pipeline": True})
+    Path("mm2.properties").write_text(MM2)
+    done = init("", "--from mm2.properties")
+    assert "the target has a pipeline A-to-B already" in str(done.error), "no file is asked for"
 
 
 @pytest.mark.parametrize(
@@ -170,13 +180,8 @@ def test_who_confirms_beside_json_sees_the_file() -> None:
     assert json.loads(done.stdout)["text"] == Path("new.yaml").read_text()
 
 
-def test_copies_with_other_names_are_looked_for_by_these(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mm2.properties").write_text(
-        "clusters=A,B\nA.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\n"
-        "A->B.enabled=true\nA->B.topics=clicks\n"
-    )
+def test_copies_with_other_names_are_looked_for_by_these() -> None:
+    Path("mm2.properties").write_text(MM2)
     done = init("", "--from mm2.properties --yes")
     assert done.error is None and "It copies 1 topic: clicks" in done.stdout
     assert "the target has" not in done.stderr, "it has clicks, and the copy is A.clicks"

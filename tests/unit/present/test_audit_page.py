@@ -11,6 +11,7 @@ from pathlib import Path
 from k2ktui.drill.report_html import render_html
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.present.audits import make_audit_report, summarize_audit
+from k2ktui.secret_values import forget_secrets, remember_secrets
 from k2ktui.text import safe_text
 from k2ktui.version import __version__
 from tests.support.console.views import NOON, beside_mirrormaker
@@ -68,6 +69,13 @@ def test_hostile_names_are_text() -> None:
     }
     shown = "".join(page.texts)
     assert shown.count(safe_text(HOSTILE)) >= 5 and "\x1b" not in shown
+
+
+def test_a_note_has_no_secret() -> None:
+    remember_secrets([("ssl.key.password", "of-the-file")])
+    page = render_html(make_audit_report(audit(), ("ssl.key.password: of-the-file is unused",)))
+    forget_secrets()
+    assert "is unused" in page and "of-the-file" not in page
 
 
 def test_a_page_of_many_partitions_says_how_many_it_leaves_out() -> None:
