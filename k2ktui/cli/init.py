@@ -12,7 +12,7 @@ import click
 
 from k2ktui.cli import changes
 from k2ktui.cli.check import check_text, print_result, printable, run_every_check
-from k2ktui.cli.init_clusters import UNCHANGED, Clusters, Draft, explain, prompt
+from k2ktui.cli.init_clusters import Clusters, Draft, explain, prompt
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import require_new, write_new
 from k2ktui.cli.terminal.notes import print_note, print_notes
@@ -26,7 +26,7 @@ from k2ktui.config.new_file import (
     propose_topics,
 )
 from k2ktui.engine.java_patterns import compile_pattern
-from k2ktui.errors import ConfigError, Declined, LoginFailed, Refused
+from k2ktui.errors import ConfigError, Declined, K2kError, LoginFailed, Refused
 from k2ktui.text import counted, first_names, safe_message, safe_text
 
 _SUFFIXES = (".yaml", ".yml")
@@ -107,7 +107,20 @@ def set_up(given: Given, draft: Draft, directory: Path | None = None) -> Path:
         given: the options.
         draft: becomes what was written.
         directory: where the file belongs; None for wherever its name says.
+
+    Raises:
+        K2kError: nothing was written, and the error says so.
     """
+    try:
+        file = _draft_file(given, draft, directory)
+        write_new(file, draft.text)
+    except K2kError as error:
+        error.unchanged = error.unchanged or "Nothing was written."
+        raise
+    return file
+
+
+def _draft_file(given: Given, draft: Draft, directory: Path | None) -> Path:
     _require_answers(given)
     pipeline = None if given.mirror else _ask_for_pipeline(given, draft)
     name = pipeline.name if pipeline else _import(given, draft)
@@ -127,8 +140,7 @@ def set_up(given: Given, draft: Draft, directory: Path | None = None) -> Path:
         file = Path(prompt(question, proposal, accept))
     _show(draft, given)
     if not (given.yes or click.confirm(f"Write {safe_text(file)}?", default=True, err=True)):
-        raise Declined("the file was not wanted", unchanged=UNCHANGED)
-    write_new(file, draft.text)
+        raise Declined("the file was not wanted")
     return file
 
 
@@ -143,7 +155,6 @@ def _require_answers(given: Given) -> None:
     if given.mirror and any(asked):
         raise ConfigError(
             "--from takes clusters, logins and topics from its file",
-            unchanged=UNCHANGED,
             hint="Give --from with -o and --yes only, and edit the file that it writes.",
         )
     try:
@@ -151,7 +162,6 @@ def _require_answers(given: Given) -> None:
     except ValueError as error:
         raise ConfigError(
             f"--topics: expected {safe_message(error)}",
-            unchanged=UNCHANGED,
             hint="Names without special characters match themselves; | stands between them.",
         ) from error
     answers = {
@@ -165,7 +175,6 @@ def _require_answers(given: Given) -> None:
     if missing and not changes.can_ask():
         raise ConfigError(
             f"standard input is not a terminal to ask for {', '.join(missing)}",
-            unchanged=UNCHANGED,
             hint="Give these options. --yes alone stands for all topics, and for a file in this "
             "directory that is called after the addresses.",
         )
@@ -184,7 +193,6 @@ def _new_file(name: str) -> Path:
     if path.suffix not in _SUFFIXES or "," in str(path):
         raise ConfigError(
             f"{safe_text(name)} is no name for a pipeline file",
-            unchanged=UNCHANGED,
             hint="Give one that ends in .yaml and has no comma.",
         )
     require_new(path)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
     from k2ktui.replication.preflight.survey import ClusterSurvey
 
-UNCHANGED = "Nothing was written."
 # What messages call the file before it is written.
 _DRAFT = "the new file"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -71,11 +70,7 @@ class Draft:
         from k2ktui.kafka.properties.translation import load_checked
 
         with drafted(_DRAFT, self.text):
-            try:
-                yield load_checked([_DRAFT]).config
-            except K2kError as error:
-                error.unchanged = error.unchanged or UNCHANGED
-                raise
+            yield load_checked([_DRAFT]).config
 
     def survey(self, side: Side) -> None:
         """Read a cluster, and print what it says of itself.
@@ -92,7 +87,6 @@ class Draft:
             raise Refused(
                 f"{safe_text(read.bootstrap_servers)} is the source cluster, too (cluster id "
                 f"{safe_text(read.cluster_id)}): each topic would be copied onto itself",
-                unchanged=UNCHANGED,
                 hint="Give the address of another cluster as the target.",
             )
         self.surveys[side] = read
@@ -121,7 +115,6 @@ class Draft:
                 raise Refused(
                     f"the target has a pipeline {safe_text(config.name)} already, and a start "
                     "would continue its positions",
-                    unchanged=UNCHANGED,
                     hint="Give the new one another name: that of its file, or name: in the file "
                     "of k2ktui mm2 import.",
                 )
@@ -139,7 +132,6 @@ class Draft:
             if not changes.can_ask():
                 raise ConfigError(
                     f"the environment variable {safe_text(name)} is not set",
-                    unchanged=UNCHANGED,
                     hint="Export it, and repeat the command; its value does not go into the file.",
                 )
             question = f"  {safe_text(name)} is not set; its value, for this reading only"
@@ -206,7 +198,6 @@ class Clusters:
             if not changes.can_ask():
                 raise ConfigError(
                     f"{safe_text(config)} has no {BOOTSTRAP}",
-                    unchanged=UNCHANGED,
                     hint=f"Add --{side} HOST:PORT.",
                 )
             question = f"{side.capitalize()} cluster, bootstrap servers (HOST:PORT, …)"
@@ -285,7 +276,7 @@ def _file(answer: str) -> str:
     """Return the name of a file that can be read, also later: no pipe."""
     name = os.path.expanduser(answer)
     if not (os.path.isfile(name) and os.access(name, os.R_OK)):
-        raise ConfigError(f"{safe_text(name)} is no file that can be read", unchanged=UNCHANGED)
+        raise ConfigError(f"{safe_text(name)} is no file that can be read")
     return name
 
 

@@ -122,7 +122,6 @@ def read_client_properties(raw: bytes, file: str) -> tuple[dict[str, str], list[
             raise ConfigError(
                 f"{safe_text(file)}: {safe_text(key)} has a variable and a secret beside it, and "
                 "only the whole value can stay in that file",
-                unchanged="Nothing was written.",
                 hint="Make the secret a variable, too, or write the variable's value.",
             )
         chosen[key] = f"${{{provider}:{abspath(file)}:{key}}}"
