@@ -309,8 +309,13 @@ def _print_next(file: str, draft: Draft, given: Given, *, is_sound: bool) -> Non
         print_note(f"export {safe_text(variable)} wherever the pipeline is checked or started")
     if given.mirror:
         print_note(
-            "to continue where MirrorMaker 2 has stopped, run k2ktui mm2 takeover "
-            f"-f {file} --from {shlex.quote(safe_text(given.mirror))} before the first start"
+            "MirrorMaker 2 writes the topics of this file: while it runs, and before k2ktui mm2 "
+            "takeover, a start would copy all records a second time"
         )
-    start, again = f"k2ktui jobs start -f {file}", f"k2ktui check -f {file}"
-    click.echo(f"Next: {start if is_sound else f'correct what failed, then {again}'}", err=True)
+    then = f"k2ktui jobs start -f {file}"
+    if not is_sound:
+        then = f"correct what failed, then k2ktui check -f {file}"
+    elif given.mirror:
+        mirror = shlex.quote(safe_text(given.mirror))
+        then = f"stop MirrorMaker 2, then k2ktui mm2 takeover -f {file} --from {mirror}"
+    click.echo(f"Next: {then}", err=True)
