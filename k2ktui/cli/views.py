@@ -48,6 +48,7 @@ def status(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     from k2ktui.present.groups import mappings_lines
     from k2ktui.present.pair_state import moved_lines
     from k2ktui.watch.once import read_once
+    from k2ktui.watch.severity import find_problems
 
     flow = load_flow(files)
     reading = read_once(flow, groups=with_groups, drills=True)
@@ -64,6 +65,8 @@ def status(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
             for why in (at.held.text() if at.held is not None else "", safe_text(at.hold)):
                 if why:
                     click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
+        problems = find_problems(view, view.taken_at)
+        _print_sentences([one.message for one in problems if one.kind == "job"])
         _print_sentences([*moved_lines(view), *mappings_lines(view)])
         if view.groups:
             print_table("Consumer groups", group_columns(), view.groups)
