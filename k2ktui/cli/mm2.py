@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -131,7 +132,13 @@ def import_(file: str, named: str, output: str | None, as_json: bool) -> None:
 def audit(files: tuple[str, ...], html: Path | None, as_json: bool) -> int:
     """Read both clusters once and print; findings if a group would not resume where it was."""
     from k2ktui.mm2.audit import audit as audit_flow
-    from k2ktui.present.audits import audit_columns, make_audit_report, summarize_audit
+    from k2ktui.present.audits import (
+        audit_columns,
+        audit_group_columns,
+        group_audits,
+        make_audit_report,
+        summarize_audit,
+    )
 
     if html is not None:
         require_new(html)
@@ -143,7 +150,11 @@ def audit(files: tuple[str, ...], html: Path | None, as_json: bool) -> int:
         print_notes(result.notes)
         title = f"MirrorMaker 2 {safe_text(result.flow)} at {moment(result.taken_at)}"
         print_table(title, audit_columns(), result.rows)
+        if result.rows:
+            print_table("Groups", audit_group_columns(), group_audits(result))
         click.echo(summarize_audit(result))
+        if result.is_wrong:
+            print_note(f"Move groups exactly: k2ktui plan -f {quote(safe_text(files[-1]))}")
     if html is not None:
         from k2ktui.drill.report_html import render_html
 

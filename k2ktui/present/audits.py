@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from k2ktui.drill.report import Report, Section, list_rows
@@ -110,28 +110,54 @@ def summarize_audit(audit: Audit) -> str:
     totals = audit.totals()
     return (
         f"After a failover now, {totals['wrong']:,} of {totals['rows']:,} group-partitions would "
-        "not continue at the same record: with checkpoints "
-        f"{counted(totals['checkpoint_reread'], 'record')} re-read, "
-        f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} without one; "
-        f"with synced commits {totals['synced_reread']:,} re-read, {totals['synced_skipped']:,} "
-        f"skipped; {totals['unknown']:,} unknown"
+        "not continue at the same record. By MirrorMaker 2's checkpoints: "
+        f"{counted(totals['checkpoint_reread'], 'record')} read again, "
+        f"{totals['checkpoint_skipped']:,} never read, "
+        f"{counted(totals['without_checkpoint'], 'partition')} without one. By its synced commits: "
+        f"{totals['synced_reread']:,} read again, {totals['synced_skipped']:,} never read. "
+        f"Unknown: {counted(totals['unknown'], 'partition')}."
+    )
+
+
+def group_audits(audit: Audit) -> list[Audit]:
+    """Return an audit of each group, the worst first."""
+    groups: dict[str, list[AuditRow]] = {}
+    for row in sorted(audit.rows, key=lambda row: (row.group, row.topic, row.partition)):
+        groups.setdefault(row.group, []).append(row)
+    audits = [replace(audit, rows=tuple(rows)) for rows in groups.values()]
+    return sorted(audits, key=_harm, reverse=True)
+
+
+def audit_group_columns() -> tuple[Column[Audit], ...]:
+    """Return the columns of a table of groups; each is the audit of one."""
+
+    def total(name: str, heading: str) -> Column[Audit]:
+        return Column(
+            name, heading, lambda one: Cell(formatting.number(one.totals()[name])), right=True
+        )
+
+    return (
+        group_column(lambda one: one.rows[0].group, width=8, widest=400),
+        total("rows", "partitions"),
+        total("wrong", "not at the same record"),
+        total("checkpoint_reread", "MM2 re-read"),
+        total("checkpoint_skipped", "MM2 skipped"),
+        total("without_checkpoint", "without checkpoint"),
+        total("synced_reread", "synced re-read"),
+        total("synced_skipped", "synced skipped"),
+        total("unknown", "unknown"),
     )
 
 
 def make_audit_report(audit: Audit, notes: Sequence[str] = ()) -> Report:
     """Return the report of an audit; ``notes`` are those on the file of MirrorMaker 2."""
-    groups: dict[str, list[AuditRow]] = {}
-    for row in sorted(audit.rows, key=lambda row: (row.group, row.topic, row.partition)):
-        groups.setdefault(row.group, []).append(row)
-    audits = [replace(audit, rows=tuple(rows)) for rows in groups.values()]
-    audits.sort(key=_harm, reverse=True)
     return Report(
         title=f"Audit of MirrorMaker 2 {safe_text(audit.flow)}",
         summary=(
             summarize_audit(audit),
             f"Read at {moment(audit.taken_at)} by k2ktui {__version__}; nothing was changed",
         ),
-        sections=tuple(_sections(audits, (*notes, *audit.notes))),
+        sections=tuple(_sections(group_audits(audit), (*notes, *audit.notes))),
         is_good=not audit.is_wrong,
     )
 
@@ -147,23 +173,16 @@ def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section
     """Yield the sections of a report; the groups come in this order."""
     if notes:
         yield Section("Notes", items=tuple(safe_message(hide_secrets(note)) for note in notes))
-    totals = {
-        "rows": "partitions",
-        "wrong": "not at the same record",
-        "checkpoint_reread": "MM2 re-read",
-        "checkpoint_skipped": "MM2 skipped",
-        "without_checkpoint": "without checkpoint",
-        "synced_reread": "synced re-read",
-        "synced_skipped": "synced skipped",
-        "unknown": "unknown",
-    }
     if groups:
-        columns = audit_columns()
+        totals, columns = audit_group_columns(), audit_columns()
         rows = (row for one in groups for row in one.rows)
         yield Section(
             "Groups",
-            columns=("group", *totals.values()),
-            rows=list_rows((_group_cells(one, totals) for one in groups), others=_OTHERS),
+            columns=tuple(column.heading for column in totals),
+            rows=list_rows(
+                (tuple(column.cell(one).text for column in totals) for one in groups),
+                others=_OTHERS,
+            ),
         )
         yield Section(
             "Partitions",
@@ -175,9 +194,3 @@ def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section
             ),
         )
     yield Section("Columns", items=_LEGEND)
-
-
-def _group_cells(audit: Audit, names: Iterable[str]) -> tuple[str, ...]:
-    totals = audit.totals()
-    group = safe_text(audit.rows[0].group, 400)
-    return group, *(formatting.number(totals[name]) for name in names)
