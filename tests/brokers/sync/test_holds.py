@@ -74,7 +74,8 @@ def test_the_commands_hold_list_and_release(copied: Copied) -> None:
     }
     assert rows[topic, 0] == ("caught-up", "")
     assert rows[topic, 1][0] == "held" and rows[topic, 1][1] in listed
-    assert f"{topic}-1: held by {hold['who']} since " in k2ktui("status", "-f", file).stdout
+    shown = k2ktui("status", "-f", file).stdout
+    assert f"{topic}-1: held by {hold['who']} since " in shown and "No job is running" in shown
     assert f"{topic}:1: held by " in check_holds(copied.config).detail
 
     done = k2ktui_json("hold", "-f", file, topic, f"{topic}:1", "--yes")
