@@ -172,9 +172,12 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     if copied.nothing_copied is not None and reader.error(PartName.GROUPS) is None:
         reader.note(PartName.GROUPS, copied.nothing_copied)
     view = reader.view()
-    view = replace(view, parts={name: view.part(name) for name in parts})
-    if drills and (error := reader.error(PartName.STATE)) is not None:
-        pair = PairState(fenced_by=copied.fenced_by, unread=error.message)
+    unread = reader.error(PartName.STATE) if drills else None
+    # The state's own error is said by the pair's.
+    read = (*parts, PartName.STATE) if drills and unread is None else parts
+    view = replace(view, parts={name: view.part(name) for name in read})
+    if unread is not None:
+        pair = PairState(fenced_by=copied.fenced_by, unread=unread.message)
         view = replace(view, pair_state=pair)
     return Reading(view, reader.error(PartName.SOURCE), reader.error(PartName.GROUPS))
 

@@ -117,7 +117,7 @@ class StubStore:
         self.closed = True
 
 
-def test_drills_are_read_by_a_store_of_their_own_and_are_no_part_of_the_view(
+def test_drills_and_heartbeats_are_read_by_a_store_of_their_own(
     readers: Mapping[PartName, StubReader], flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[StubStore] = []
@@ -129,7 +129,8 @@ def test_drills_are_read_by_a_store_of_their_own_and_are_no_part_of_the_view(
     monkeypatch.setattr(once, "StateStore", open_store, raising=False)
     view = once.read_once(flow, groups=True, drills=True).view
     assert view.drills == (switched_over(),)
-    assert view.parts.keys() == {PartName.SOURCE, PartName.TARGET, PartName.GROUPS}
+    read = {PartName.SOURCE, PartName.TARGET, PartName.GROUPS, PartName.STATE}
+    assert view.parts.keys() == read
     [store] = opened
     # It waits as long as a store does by default.
     assert len(store.options) == 2 and store.closed
