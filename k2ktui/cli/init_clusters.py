@@ -15,10 +15,9 @@ import click
 
 from k2ktui.cli import changes
 from k2ktui.cli.check import printable
-from k2ktui.config.clusters import BOOTSTRAP, address_problem, one_line
+from k2ktui.config.clusters import BOOTSTRAP, PASSWORD_LOGINS, address_problem, one_line
 from k2ktui.config.inputs import drafted, read_file
 from k2ktui.config.new_file import (
-    MECHANISMS,
     NewPipeline,
     login_properties,
     read_client_properties,
@@ -29,6 +28,7 @@ from k2ktui.config.new_file import (
 from k2ktui.config.templates import variables_of
 from k2ktui.engine.records.cluster_pair import Side
 from k2ktui.errors import ConfigError, K2kError, Refused, fix_text
+from k2ktui.kafka.auth.security import PROTOCOLS
 from k2ktui.progress import long_step
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import first_names, safe_text
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 # What messages call the file before it is written.
 _DRAFT = "the new file"
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISM = click.Choice(MECHANISMS, case_sensitive=False)
+_MECHANISMS = tuple(PASSWORD_LOGINS)
+_MECHANISM = click.Choice(_MECHANISMS, case_sensitive=False)
 # In lower case, what is typed may be the password itself: it would stand in the file.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _PATH = re.compile(r"(~|\.{0,2}/).*")
@@ -208,20 +208,20 @@ class Clusters:
 
     def _login(self, side: Side) -> dict[str, str]:
         """Ask for the protocol and what it needs; of a password only where it comes from."""
-        click.echo(f"  security protocol: {', '.join(_PROTOCOLS)},", err=True)
+        click.echo(f"  security protocol: {', '.join(PROTOCOLS)},", err=True)
         question = "  or a file of client properties, as for --command-config"
-        protocol = self._prompt(question, _PROTOCOLS[0], partial(_or_file, _PROTOCOLS))
-        if protocol not in _PROTOCOLS:
+        protocol = self._prompt(question, PROTOCOLS[0], partial(_or_file, PROTOCOLS))
+        if protocol not in PROTOCOLS:
             return self._of_file(protocol)
-        properties = {} if protocol == _PROTOCOLS[0] else {"security.protocol": protocol}
+        properties = {} if protocol == PROTOCOLS[0] else {"security.protocol": protocol}
         if protocol.endswith("SSL"):
             question = "  file of CA certificates, PEM (- for the system's)"
             ca_file = self._prompt(question, "-", partial(_or_file, ("-",)))
             properties |= {} if ca_file == "-" else trusted(ca_file)
         if protocol.startswith("SASL"):
-            mechanisms = ", ".join(MECHANISMS)
+            mechanisms = ", ".join(_MECHANISMS)
             question = f"  SASL mechanism ({mechanisms}; others with a file of properties)"
-            mechanism = self._prompt(question, MECHANISMS[0], _MECHANISM)
+            mechanism = self._prompt(question, _MECHANISMS[0], _MECHANISM)
             user = self._prompt("  user")
             question = "  password: the environment variable or the /path/of/a/file that has it"
             origin = self._prompt(question, f"{side.upper()}_PASSWORD", _origin)
@@ -266,7 +266,7 @@ def _servers(side: Side, answer: str) -> str:
     """Return the addresses of brokers; those that refuse connections are not taken."""
     from k2ktui.kafka.unreachable import await_open
 
-    if problem := address_problem(answer, _PROTOCOLS[0]):
+    if problem := address_problem(answer, PROTOCOLS[0]):
         raise ConfigError(problem)
     await_open(side, one_line(answer))
     return answer

@@ -81,6 +81,13 @@ Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
 #: The sections of a cluster's client properties; the first one with addresses counts.
 CLIENT_SECTIONS = ("common", "admin", "consumer", "producer")
+_LOGIN_MODULE = "org.apache.kafka.common.security.{}LoginModule"
+#: The Java login module of each SASL mechanism with a user and a password.
+PASSWORD_LOGINS = {
+    "SCRAM-SHA-512": _LOGIN_MODULE.format("scram.Scram"),
+    "SCRAM-SHA-256": _LOGIN_MODULE.format("scram.Scram"),
+    "PLAIN": _LOGIN_MODULE.format("plain.Plain"),
+}
 _CONNECTION = re.compile(r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.dns\.lookup")
 _LONGEST_NAME = 40
 _REGISTRY_URL = "schema.registry.url"

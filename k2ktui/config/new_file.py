@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from os.path import abspath
 
-from k2ktui.config.clusters import BOOTSTRAP, is_connection, one_line
+from k2ktui.config.clusters import BOOTSTRAP, PASSWORD_LOGINS, is_connection, one_line
 from k2ktui.config.javaprops import parse
 from k2ktui.config.show import yaml_scalar
 from k2ktui.config.templates import PROVIDERS_KEY
@@ -23,8 +23,6 @@ from k2ktui.secret_values import has_literal_secret, has_variable
 from k2ktui.text import safe_text
 
 ALL_TOPICS = ".*"
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-_MODULE = "org.apache.kafka.common.security.{}LoginModule"
 # The first name that the file of client properties does not use itself is taken.
 _PROVIDERS = ("properties", "k2ktui", "k2ktui-secrets")
 _PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
@@ -85,13 +83,13 @@ def login_properties(mechanism: str, user: str, secret: str) -> dict[str, str]:
     """Return the properties of a login with a password.
 
     Args:
-        mechanism: one of :data:`MECHANISMS`.
+        mechanism: one of :data:`~k2ktui.config.clusters.PASSWORD_LOGINS`.
         user: the user's name, as it is.
         secret: the template of the password.
     """
-    kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    module = PASSWORD_LOGINS[mechanism]
     quoted = re.sub(r'["\\]', r"\\\g<0>", user).replace("${", "$${")
-    login = f'{_MODULE.format(kind)} required username="{quoted}" password="{secret}";'
+    login = f'{module} required username="{quoted}" password="{secret}";'
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from k2ktui.drill.report import Report, Section, list_rows
 from k2ktui.engine.moves.audit import Audit, AuditRow
@@ -119,32 +119,41 @@ def summarize_audit(audit: Audit) -> str:
     )
 
 
-def group_audits(audit: Audit) -> list[Audit]:
+@dataclass(frozen=True, slots=True)
+class GroupAudit:
+    """The audit of one group: its partitions, and the sums over them as of ``Audit.totals``."""
+
+    rows: tuple[AuditRow, ...]
+    totals: Mapping[str, int]
+
+
+def group_audits(audit: Audit) -> list[GroupAudit]:
     """Return an audit of each group, the worst first."""
     groups: dict[str, list[AuditRow]] = {}
     for row in sorted(audit.rows, key=lambda row: (row.group, row.topic, row.partition)):
         groups.setdefault(row.group, []).append(row)
     audits = [replace(audit, rows=tuple(rows)) for rows in groups.values()]
-    return sorted(audits, key=_harm, reverse=True)
+    return sorted((GroupAudit(one.rows, one.totals()) for one in audits), key=_harm, reverse=True)
 
 
-def audit_group_columns() -> tuple[Column[Audit], ...]:
-    """Return the columns of a table of groups; each is the audit of one."""
+def audit_group_columns() -> tuple[Column[GroupAudit], ...]:
+    """Return the columns of a table of groups."""
 
-    def total(name: str, heading: str) -> Column[Audit]:
-        return Column(
-            name, heading, lambda one: Cell(formatting.number(one.totals()[name])), right=True
-        )
+    def total(name: str, heading: str, rank: int = 0) -> Column[GroupAudit]:
+        def cell(one: GroupAudit) -> Cell:
+            return Cell(formatting.number(one.totals[name]))
+
+        return Column(name, heading, cell, right=True, rank=rank)
 
     return (
         group_column(lambda one: one.rows[0].group, width=8, widest=400),
-        total("rows", "partitions"),
-        total("wrong", "not at the same record"),
+        total("rows", "partitions", 5),
+        total("wrong", "not at the same record", 3),
         total("checkpoint_reread", "MM2 re-read"),
         total("checkpoint_skipped", "MM2 skipped"),
-        total("without_checkpoint", "without checkpoint"),
-        total("synced_reread", "synced re-read"),
-        total("synced_skipped", "synced skipped"),
+        total("without_checkpoint", "without checkpoint", 2),
+        total("synced_reread", "synced re-read", 4),
+        total("synced_skipped", "synced skipped", 4),
         total("unknown", "unknown"),
     )
 
@@ -162,14 +171,14 @@ def make_audit_report(audit: Audit, notes: Sequence[str] = ()) -> Report:
     )
 
 
-def _harm(audit: Audit) -> tuple[int, int, int]:
+def _harm(group: GroupAudit) -> tuple[int, int, int]:
     """Return how much an operator should care for a group: skipped records are lost."""
-    totals = audit.totals()
+    totals = group.totals
     skipped = totals["checkpoint_skipped"] + totals["synced_skipped"]
     return skipped, totals["checkpoint_reread"] + totals["synced_reread"], totals["wrong"]
 
 
-def _sections(groups: Sequence[Audit], notes: Sequence[str]) -> Iterator[Section]:
+def _sections(groups: Sequence[GroupAudit], notes: Sequence[str]) -> Iterator[Section]:
     """Yield the sections of a report; the groups come in this order."""
     if notes:
         yield Section("Notes", items=tuple(safe_message(hide_secrets(note)) for note in notes))

@@ -26,6 +26,7 @@ from k2ktui.kafka.auth.stores import Identity, read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty, attempt
 from k2ktui.text import safe_text
 
+#: Values of ``security.protocol``. Executors have this module, and no configuration.
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS = "sasl.jaas.config"
 _MECHANISM = "sasl.mechanism"

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from k2ktui.config.clusters import PASSWORD_LOGINS
 from k2ktui.config.javaprops import Property
 from k2ktui.config.problems import Problem
 from k2ktui.config.tree import Node
 from k2ktui.text import safe_text
 
 PROVIDER = "strimzisecrets"
-_MODULE = "org.apache.kafka.common.security.{}LoginModule"
-_LOGINS = {
-    "plain": _MODULE.format("plain.Plain"),
-    "scram-sha-256": _MODULE.format("scram.Scram"),
-    "scram-sha-512": _MODULE.format("scram.Scram"),
-}
+_LOGINS = ("plain", "scram-sha-256", "scram-sha-512")
 _OAUTH = "sasl.oauthbearer."
 _OAUTH_KEYS = ("type", "tokenEndpointUri", "clientId", "clientSecret", "scope")
 _TYPES = (*_LOGINS, "tls", "oauth", "custom")
@@ -85,7 +81,9 @@ class _ClusterReader:
         if kind in _LOGINS:
             user = scalar(login.at(("username",))).replace("\\", "\\\\").replace('"', '\\"')
             password = self._secret(login, "passwordSecret", "password")
-            login_text = f'{_LOGINS[kind]} required username="{user}" password="{password}";'
+            login_text = (
+                f'{PASSWORD_LOGINS[kind.upper()]} required username="{user}" password="{password}";'
+            )
             yield from (("sasl.mechanism", kind.upper()), ("sasl.jaas.config", login_text))
         elif kind == "tls":
             for name, key in (("certificate.chain", "certificate"), ("key", "key")):
