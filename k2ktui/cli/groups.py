@@ -429,7 +429,10 @@ def journal_columns(headers: Sequence[JournalHeader]) -> tuple[Column[JournalHea
 
 def show_plan(plan: Plan) -> None:
     """Print a plan, uncertain rows first, with a summary and remarks."""
-    title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
+    title = (
+        f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}, "
+        f"valid for {duration(plan.expires_at - plan.created_at)}"
+    )
     if not plan.rows or any(row.source for row in plan.rows):
         title += f", of the commits of cluster {safe_text(plan.source_cluster) or 'unknown'}"
     print_table(title, PLAN_COLUMNS, uncertain_first(plan.rows), most=MOST)

@@ -294,7 +294,7 @@ def _check(path: Path, draft: Draft, given: Given) -> int:
         print_json(made, indent=2)
     else:
         print_notes(loaded.notes)
-        click.echo(f"OK: pipeline {safe_text(name)}")
+        click.echo(f"OK: the file of pipeline {safe_text(name)} is valid")
         for one in checks:
             if one.outcome is not CheckOutcome.PASS:
                 click.echo(check_text(one))

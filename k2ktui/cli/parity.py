@@ -30,7 +30,7 @@ from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.errors import ExitCode
 from k2ktui.present.formatting import WORDS, moment
 from k2ktui.present.parity import difference_columns, result_columns, write_columns
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.parity.writer import ParityApplied
@@ -147,7 +147,10 @@ def undo(entry: str, files: tuple[str, ...], skip_moved: bool, flags: ChangeFlag
 
 def show_plan(plan: ParityPlan) -> None:
     """Print a plan with its notes and a summary; what only is reported comes first."""
-    title = f"Parity plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
+    title = (
+        f"Parity plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}, "
+        f"valid for {duration(plan.expires_at - plan.created_at)}"
+    )
     rows = sorted(plan.rows, key=lambda row: (row.changes, row.item))
     if rows:
         print_table(title, difference_columns(WORDS), rows, most=MOST)

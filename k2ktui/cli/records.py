@@ -418,6 +418,8 @@ def show_verification(pipeline: str, proof: VerificationReport, *, sampled: bool
             f"positions of groups that were not compared: {len(proof.unasked):,}"
             f"{_reasons_text(reasons)}"
         )
+    if not result.has_compared:
+        print_note("no record was compared: this says nothing about the copies")
     if sampled and result.sampled_from < result.mapped:
         click.echo(
             f"The sample is of the newest {result.sampled_from:,} of "

@@ -144,6 +144,14 @@ class Verification:
         )
 
     @property
+    def has_compared(self) -> bool:
+        """Whether a record was compared with another."""
+        return any(
+            total.same or total.rereads or total.different
+            for total in (self.positions, self.records)
+        )
+
+    @property
     def unchecked_positions(self) -> Counter[str]:
         """Reasons why next records of groups could not be checked, with their counts."""
         unclear = ComparisonOutcome.COULD_NOT_CHECK
