@@ -29,6 +29,7 @@ from k2ktui.console.commands import Command, unique_names
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, KeyUse, bindings_of, key_file, load_keys
 from k2ktui.console.leaving import LEAVE, LeaveDialog
+from k2ktui.console.places import Place, list_places
 from k2ktui.console.screens import FLEET_ENTRY, SITES_ENTRY, available
 from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen, ViewArrived
 from k2ktui.console.screens.event_log import EventLogScreen
@@ -38,6 +39,7 @@ from k2ktui.console.theming import Palette, PlainBar
 from k2ktui.console.visuals.panel import HIGH, WIDE
 from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.engine.drill.site import SiteDrill
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View, pause_view
 
@@ -204,6 +206,7 @@ class ConsoleApp(ActionApp):
                 for e in self.entries
             ),
             *own,
+            self._go_command(),
             Command("theme", "choose a theme", self._set_theme, arguments=self._theme_names),
             *(
                 [
@@ -235,6 +238,43 @@ class ConsoleApp(ActionApp):
             key = self.get_key_display(binding)
             keys[name] = Command(name, binding.description, run, (), key, (), refusal)
         return [*listed, *unique_names(keys.items(), used)]
+
+    def _go_command(self) -> Command:
+        places = {} if self.view is None else list_places(self.view, self._list_sites())
+        unread = self.view is None or not (places or self.view.whole)
+        none = "nothing is read yet" if unread else "there is no topic, group or drill"
+
+        async def go(name: str) -> None:
+            if name:
+                await self._go(places[name], name)
+            else:
+                self.inform("where to? type the name behind :go", error=True)
+
+        return Command(
+            "go",
+            "go to a topic, a group or a drill",
+            go,
+            arguments=tuple(places),
+            refusal="" if places else none,
+            takes="topic, group or drill",
+        )
+
+    def _list_sites(self) -> Sequence[SiteDrill]:
+        """Return the site drills of the directory that is watched."""
+        if not self.session.shows_fleet:
+            return ()
+        # Imported late: a pipeline's console does not need it.
+        from k2ktui.console.site_views import gather_sites
+        from k2ktui.fleet.feed import FleetFeed
+
+        feed = self.session.feed
+        return gather_sites(feed.rows) if isinstance(feed, FleetFeed) else ()
+
+    async def _go(self, place: Place, name: str) -> None:
+        """Switch to the screen that has a place, and put the cursor on it."""
+        screen = self.screen if await self.jump_to_top(place.entry) else None
+        if isinstance(screen, ListScreen) and not screen.show_row(place.key):
+            self.inform(f"{place.kind} {name} is gone", error=True)
 
     @property
     def _theme_names(self) -> tuple[str, ...]:
@@ -347,6 +387,15 @@ class ConsoleApp(ActionApp):
             self._came_from = [mode for mode in self._came_from if mode != name]
             self._came_from.append(self.current_mode)
         return self.switch_mode(name)
+
+    async def jump_to_top(self, name: str) -> bool:
+        """Jump to a top-level screen and close its details; False if one of them has to stay."""
+        await self.jump(name)
+        while len(self.screen_stack) > 1:
+            if self._must_stay():
+                return False
+            await self.pop_screen()
+        return True
 
     async def _go_back(self) -> bool:
         """Close a detail, or return to where a jump came from; False if there is nothing left."""

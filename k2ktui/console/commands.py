@@ -24,6 +24,7 @@ class Command:
         key: the key that does the same; "" if there is none.
         arguments: what may follow the name; without any, nothing may.
         refusal: why it is unavailable now; "" if it is available.
+        takes: what its arguments are, as a noun; by default its name.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Command:
     key: str = ""
     arguments: tuple[str, ...] = ()
     refusal: str = ""
+    takes: str = ""
 
 
 class NoCommand(ValueError):
@@ -92,13 +94,13 @@ def find(text: str, commands: Sequence[Command]) -> tuple[Command, str]:
             known = [name for command in commands for name in (command.name, *command.also)]
             raise NoCommand(_none("command", word, known, [other.name for other in begun]))
         command = begun[0]
+    if command.refusal:
+        raise NoCommand(f"{command.name}: {command.refusal}")
     argument = rest.strip()
     if argument and not command.arguments:
         raise NoCommand(f"{command.name} takes nothing behind it")
     if argument:
         argument = _argument(argument, command)
-    if command.refusal:
-        raise NoCommand(f"{command.name}: {command.refusal}")
     return command, argument
 
 
@@ -109,7 +111,8 @@ def _argument(text: str, command: Command) -> str:
         argument for argument in command.arguments if argument.lower().startswith(text.lower())
     ]
     if len(begun) != 1:
-        raise NoCommand(_none(command.name, text, command.arguments, begun))
+        kind = command.takes or command.name
+        raise NoCommand(_none(kind, text, command.arguments, begun))
     return begun[0]
 
 

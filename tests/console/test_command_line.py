@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from textual.widgets import Input
 
 from k2ktui.console.commands import Command, NoCommand, complete, find, shared_beginning
+from k2ktui.console.places import Place, list_places
 from k2ktui.console.screens.groups import GroupsScreen
 from k2ktui.console.screens.replication import ReplicationScreen
 from k2ktui.console.session import LeaveChoice
 from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PipelinePair
 from tests.support.console.driver import ConsoleDriver, drive
-from tests.support.console.views import usual
+from tests.support.console.views import Made, usual
+from tests.support.drill.made_drills import new_drill
 
 SIZES = [(80, 24), (120, 35), (200, 60)]
 
@@ -201,3 +210,63 @@ def test_it_is_not_opened_over_a_dialog_nor_in_an_input() -> None:
         assert not isinstance(console.screen, CommandLine)
 
     drive(flow, usual())
+
+
+HOSTILE = "bill\x1b]9;x\x07ing [red]x"
+
+
+def named_alike() -> Made:
+    """Return a pipeline with a group that has the name of a topic, and one of a hostile name."""
+    made = usual()
+    made.group("payments", SourcePartition("payments", 0))
+    made.group(HOSTILE, SourcePartition("payments", 1))
+    made.drills = (replace(new_drill(DrillKind.REHEARSE), id="20261130-101112-aaaa"),)
+    return made
+
+
+def test_places_have_their_shown_names_and_their_kinds_where_one_name_is_two() -> None:
+    places = list_places(named_alike().view())
+    assert places["clicks"] == Place("topic", "replication", ("clicks", 0))
+    assert places["20261130-101112-aaaa"].entry == "drill"
+    assert {"payments (topic)", "payments (group)"} <= set(places) and "payments" not in places
+    assert all(name.isprintable() for name in places), "no name controls the terminal"
+    assert places[safe_text(HOSTILE)].key == HOSTILE
+
+
+def test_going_to_a_name_is_going_to_its_row() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        def row() -> Any:
+            return console.screen.query_one(Grid).current
+
+        await console.press("colon", *"go inv", "enter")
+        assert console.app.current_mode == "replication" and row().key == ("invoices", 0)
+        await console.press("3", "slash", *"nothing", "enter", "1")
+        await console.press("colon", *"go billing", "enter")
+        assert "may be billing" not in console.text, (
+            "one that is whole is meant, however it goes on"
+        )
+        assert isinstance(console.screen, GroupsScreen) and row().group == "billing"
+        await console.press("v", "enter", "colon", *"go arch", "enter")
+        assert isinstance(console.screen, GroupsScreen) and row().group == "archive"
+        await console.press("q")
+        assert console.app.current_mode == "overview", "it goes back to where it came from"
+        await console.press("colon", *"go 2026", "enter")
+        assert console.app.current_mode == "drill" and row().id == "20261130-101112-aaaa"
+        await console.press("colon", *"go pay", "enter")
+        assert "pay may be payments (group), payments (topic): type more" in console.text
+        await console.press(*["backspace"] * 3, *"invoice-s", "enter")
+        assert "there is no topic, group or drill invoice-s; near: invoices" in console.text
+        await console.press("escape", "colon", *"go bill", "tab", "tab", "tab")
+        assert typed(console).isprintable()
+        await console.press("escape", "colon", *"go", "enter")
+        assert "where to? type the name behind :go" in console.notices
+
+    drive(flow, named_alike(), size=(120, 35))
+
+
+def test_nothing_is_to_be_gone_to_where_nothing_is() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("colon", *"go x", "enter")
+        assert "go: there is no topic, group or drill" in console.text
+
+    drive(flow, Made(PipelinePair("orders")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -128,6 +128,9 @@ class Console(Protocol):
 
     def jump(self, name: str) -> AwaitMount:
         """Switch to a top-level screen from which ``q`` goes back to the current one."""
+
+    async def jump_to_top(self, name: str) -> bool:
+        """Jump to a top-level screen and close its details; False if one of them has to stay."""
 
     def open_pipeline(self, file: Path) -> None:
         """Leave for another pipeline of the directory."""
@@ -461,6 +464,15 @@ class ListScreen(ConsoleScreen):
         """Hide the line below the table, and focus the table."""
         self.query_one(FootLine).display = False
         self.grid().focus()
+
+    def show_row(self, key: Hashable) -> bool:
+        """Move the cursor to the row with a key, whatever hides it; return whether there is one."""
+        grid = self.grid()
+        if not grid.select(key):
+            grid.set_filter("")
+            grid.set_problems_only(False)
+        grid.focus()
+        return grid.select(key)
 
     def table(self) -> Table | None:
         """Return the rows that pass the filter."""

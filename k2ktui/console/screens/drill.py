@@ -54,13 +54,7 @@ _NAMED = 3
 async def start_over(screen: ConsoleScreen, topics: Sequence[str]) -> None:
     """Switch to the screen, and ask for a drill over these topics."""
     app = screen.app
-    await screen.console.jump("drill")
-    while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
-        if app.screen.reason_to_stay():
-            app.screen.inform(app.screen.reason_to_stay(), "warning")
-            return
-        await app.pop_screen()
-    if isinstance(app.screen, DrillsScreen):
+    if await screen.console.jump_to_top("drill") and isinstance(app.screen, DrillsScreen):
         app.screen.choose_over(topics)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from textual import on, work
@@ -19,6 +19,7 @@ from k2ktui.console.screens.groups_table import (
     group_columns,
     position_columns,
     row_grid,
+    row_key,
     scale_of,
     summary_grid,
 )
@@ -195,6 +196,13 @@ class GroupsScreen(_GroupTable):
         self.show_rows(view, view.groups if self._by_partition else view.summaries, _NO_GROUP)
         worst = max((summary.rating.severity for summary in view.summaries), default=None)
         self.query_one("#table", Panel).mark(worst)
+
+    def show_row(self, key: Hashable) -> bool:
+        """Move the cursor to a group, or to the first of its partitions that is shown."""
+        if self._by_partition:
+            rows = (*self.grid().rows, *(self.console.view.groups if self.console.view else ()))
+            key = next((row_key(row) for row in rows if row.group == key), key)
+        return super().show_row(key)
 
     def show_side(self) -> None:
         """Show the group under the cursor."""

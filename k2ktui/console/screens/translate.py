@@ -24,13 +24,7 @@ from k2ktui.watch.model import PartName, View
 async def plan_groups(screen: ConsoleScreen, groups: list[str]) -> None:
     """Switch to the screen and plan these groups, unless a write is in progress there."""
     app = screen.app
-    await screen.console.jump("translate")
-    while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
-        if app.screen.reason_to_stay():
-            app.screen.inform(app.screen.reason_to_stay(), "warning")
-            return
-        await app.pop_screen()
-    if isinstance(app.screen, TranslateScreen):
+    if await screen.console.jump_to_top("translate") and isinstance(app.screen, TranslateScreen):
         app.screen.plan(groups)
 
 
