@@ -199,6 +199,11 @@ class QuietApp(App[int]):
             self._driver.write(_CLEAR)
         self.refresh()
 
+    def write_terminal(self, text: str) -> None:
+        """Write what draws nothing; thread-safe."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
+
     def _fatal_error(self) -> None:
         """Exit without Textual's traceback, which prints local values that may be secrets."""
         self.fault = self._exception if isinstance(self._exception, Exception) else None

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from k2ktui.console import export
+from k2ktui.console import export, terminal
+from k2ktui.console.calls import BELL, NOTIFICATION, SWITCHES, Call
 from k2ktui.console.event_log import EventKind, EventLog
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.session import Session
@@ -26,6 +27,8 @@ from k2ktui.watch.player import Player, parse_time
 
 _CLIPBOARD = 74_000
 _SHOWN = 40
+# Of a notification: the pipeline's name, and what is said of it.
+_NAME, _CALL = 40, 160
 _EXPORT = "Write what is shown to files in the directory:"
 _LOCKED = "Nothing was changed; the session stays read-only."
 
@@ -80,6 +83,39 @@ class ActionApp(ThemedApp):
         self.remembered.settings = replace(settings, tables={**settings.tables, name: value})
         self.remembered.change_table(name, value)
         self.keep_settings()
+
+    def switch_call(self, name: str) -> None:
+        """Switch a call off, or on again; without a name, switch all on."""
+        silent = self.remembered.settings.silent ^ {name} if name else frozenset()
+        self.remembered.settings = replace(self.remembered.settings, silent=silent)
+        self.remembered.change("silent", sorted(silent))
+        self.keep_settings()
+        off = [switch for switch in SWITCHES if switch in silent]
+        self.report(
+            f"calls: {', '.join(off)} {'is' if len(off) == 1 else 'are'} off"
+            if off
+            else "calls: all are on"
+        )
+
+    def call(self, calls: Sequence[Call]) -> None:
+        """Call the user: ring the bell, and let the terminal show a notification."""
+        silent = self.remembered.settings.silent
+        calls = [call for call in calls if str(call.kind) not in silent]
+        if not calls:
+            return
+        if BELL not in silent:
+            self.bell()  # of which tmux makes the window's flag
+        if NOTIFICATION not in silent:
+            more = f" (and {len(calls) - 1:,} more)" if len(calls) > 1 else ""
+            name = safe_text(self.session.pair.pipeline, _NAME)
+            text = f"k2ktui {name}: {safe_message(calls[0].text, _CALL)}{more}"
+            # On a thread: tmux is asked whether it passes it on.
+            self.run_worker(
+                lambda: self.write_terminal(terminal.notify(text)),
+                group="call",
+                thread=True,
+                exit_on_error=False,
+            )
 
     def keep_settings(self) -> None:
         """Write the settings on a thread: the home directory may be a network mount."""

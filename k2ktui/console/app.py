@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import SystemCommand
@@ -25,6 +25,7 @@ from k2ktui import diagnostics
 from k2ktui.console import cli_equivalent, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
 from k2ktui.console.actions import ActionApp
+from k2ktui.console.calls import SWITCHES, Call, Calls, call_for, list_calls, list_fleet_calls
 from k2ktui.console.commands import Command, unique_names
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, KeyUse, bindings_of, key_file, load_keys
@@ -35,13 +36,16 @@ from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen, ViewAr
 from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import FLEET, Session
+from k2ktui.console.site_views import gather_sites
 from k2ktui.console.theming import Palette, PlainBar
 from k2ktui.console.visuals.panel import HIGH, WIDE
 from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.dialog import Dialog
-from k2ktui.engine.drill.site import SiteDrill
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View, pause_view
+
+if TYPE_CHECKING:
+    from k2ktui.fleet.model import FleetRow
 
 _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S, _WRITE_S = 0.001, 2.0
@@ -89,6 +93,7 @@ class ConsoleApp(ActionApp):
         self._typed_commands: list[str] = []
         self._failed = ""
         self._latest: View | None = None
+        self._calls = Calls()
         super().__init__(session)
         added = [*(REPLAY if session.feed.replay else ())]
         for entry in self.entries:
@@ -119,6 +124,18 @@ class ConsoleApp(ActionApp):
             self.session.recorder.add(view)
         self.events.observe(view)
         self.post_message(ViewArrived(view))
+        if not self.session.feed.replay and (calls := self._find_calls(view)):
+            self.call_later(self.call, calls)
+
+    def _find_calls(self, view: View) -> Sequence[Call]:
+        """Return what a view calls for, or the rows of a directory, that did not before."""
+        if self.session.shows_fleet:
+            rows = self._fleet_rows()
+            whole = all(row.taken_at is not None for row in rows)
+            return self._calls.find_new(list_fleet_calls(rows), view.taken_at, whole=whole)
+        return self._calls.find_new(
+            list_calls(view), view.taken_at, whole=view.whole and view.settled
+        )
 
     @on(ViewArrived)
     def _arrived(self, event: ViewArrived) -> None:
@@ -221,6 +238,13 @@ class ConsoleApp(ActionApp):
                 else []
             ),
             Command("quit", "leave the console", self._quit, ("q",)),
+            Command(
+                "calls",
+                "switch a call off, or on again; without a name, all on",
+                self.switch_call,
+                arguments=SWITCHES,
+                takes="call",
+            ),
             Command("forget", "forget the settings of this user", lambda _: self.action_forget()),
         ]
         used = {command.name for command in listed}
@@ -240,7 +264,9 @@ class ConsoleApp(ActionApp):
         return [*listed, *unique_names(keys.items(), used)]
 
     def _go_command(self) -> Command:
-        places = {} if self.view is None else list_places(self.view, self._list_sites())
+        places = (
+            {} if self.view is None else list_places(self.view, gather_sites(self._fleet_rows()))
+        )
         unread = self.view is None or not (places or self.view.whole)
         none = "nothing is read yet" if unread else "there is no topic, group or drill"
 
@@ -259,16 +285,15 @@ class ConsoleApp(ActionApp):
             takes="topic, group or drill",
         )
 
-    def _list_sites(self) -> Sequence[SiteDrill]:
-        """Return the site drills of the directory that is watched."""
+    def _fleet_rows(self) -> Sequence[FleetRow]:
+        """Return the rows of the directory that is watched; none of a pipeline's console."""
         if not self.session.shows_fleet:
             return ()
         # Imported late: a pipeline's console does not need it.
-        from k2ktui.console.site_views import gather_sites
         from k2ktui.fleet.feed import FleetFeed
 
         feed = self.session.feed
-        return gather_sites(feed.rows) if isinstance(feed, FleetFeed) else ()
+        return feed.rows if isinstance(feed, FleetFeed) else ()
 
     async def _go(self, place: Place, name: str) -> None:
         """Switch to the screen that has a place, and put the cursor on it."""
@@ -321,6 +346,12 @@ class ConsoleApp(ActionApp):
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
         writer.join(_WRITE_S)
+
+    def call_for_answer(self, drill: str, step: str, text: str) -> None:
+        """Call the user for a question that a drill asks here, unless that was done."""
+        call = call_for(drill, step, text)
+        if self._calls.is_new(call):
+            self.call([call])
 
     def opened_screens(self) -> Sequence[ConsoleScreen]:
         """Return the open screens."""

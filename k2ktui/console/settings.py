@@ -1,4 +1,4 @@
-"""What the console remembers of its user: theme, window of charts, order and columns of tables.
+"""What the console remembers of its user: theme, charts, tables, and which calls are switched off.
 
 One small file in the state directory. Whatever is wrong with it costs a note at most: a console
 opens at 3 a.m. also with a damaged file, or a home directory that cannot be written.
@@ -47,11 +47,13 @@ class Settings:
         theme: name of a theme.
         minutes: window of charts.
         tables: by their ids.
+        silent: what of calls is switched off, by the names of ``:calls``.
     """
 
     theme: str = ""
     minutes: int = 0
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
 
 
 def settings_path() -> Path:
@@ -163,15 +165,18 @@ def _settings(value: Mapping[str, Any]) -> Settings:
         _name(theme) or "",
         minutes if isinstance(minutes, int) else 0,
         {name: _table(table) for name, table in tables.items() if isinstance(table, dict)},
+        frozenset(_names(value.get("silent"))),
     )
 
 
 def _table(value: Mapping[str, Any]) -> TableSettings:
-    hidden = value.get("hidden")
-    names = map(_name, hidden if isinstance(hidden, list) else ())
     return TableSettings(
-        _name(value.get("sort")), value.get("reverse") is True, tuple(filter(None, names))
+        _name(value.get("sort")), value.get("reverse") is True, _names(value.get("hidden"))
     )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(filter(None, map(_name, value if isinstance(value, list) else ())))
 
 
 def _name(value: object) -> str | None:

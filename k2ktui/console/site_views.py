@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.site import SiteDrill, gather_site
 from k2ktui.engine.drill.steps import is_acting
-from k2ktui.fleet.model import FleetRow
 from k2ktui.text import safe_message
 from k2ktui.watch.model import PartName
+
+if TYPE_CHECKING:
+    from k2ktui.fleet.model import FleetRow
 
 
 def gather_sites(rows: Sequence[FleetRow]) -> list[SiteDrill]:

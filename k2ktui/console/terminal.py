@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import termios
 import threading
@@ -28,6 +29,7 @@ _OPERATORS_CHOICES = (
     "TEXTUAL_FPS",
     "TEXTUAL_SMOOTH_SCROLL",
 )
+_ESC, _PASS, _TMUX_S = "\x1b", "allow-passthrough", 2.0
 _COERCED = ("C.UTF-8", "C.utf8")
 
 
@@ -110,6 +112,36 @@ def _is_gnu_screen(environ: Mapping[str, str]) -> bool:
     """Return whether this is GNU screen; tmux may have the same TERM."""
     is_named_so = environ.get("TERM", "").startswith("screen") and not environ.get("TMUX")
     return is_named_so or bool(environ.get("STY") and not environ.get("TMUX"))
+
+
+def notify(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return what makes the terminal show a notification (OSC 9); "" where it would not pass.
+
+    tmux passes it on only where it is told to, and is asked; call it on a thread.
+
+    Args:
+        text: without control characters; it is written in ASCII, because a terminal that does not
+            read UTF-8 may take a part of a letter for the end of the sequence.
+        environ: of this process.
+    """
+    line = text.replace("…", "...").encode("ascii", "backslashreplace").decode()
+    shown = f"\x1b]9;{''.join(filter(str.isprintable, line))}\x07"
+    if environ.get("TMUX"):
+        return f"\x1bPtmux;{shown.replace(_ESC, _ESC * 2)}{_ESC}\\" if _passes_tmux(environ) else ""
+    is_within = environ.get("TERM", "").startswith(("screen", "tmux")) or environ.get("STY")
+    return "" if is_within or environ.get("TERM") == "linux" else shown
+
+
+def _passes_tmux(environ: Mapping[str, str]) -> bool:
+    """Return whether tmux passes sequences on to its terminal; before 3.3, it always does."""
+    command = ["tmux", "show-options", "-Apv", "-t", environ.get("TMUX_PANE", ""), _PASS]
+    try:
+        asked = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TMUX_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return asked.stdout.strip() in ("on", "all", "1") or f"option: {_PASS}" in asked.stderr
 
 
 def size() -> tuple[int, int] | None:

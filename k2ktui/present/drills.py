@@ -179,6 +179,36 @@ def describe_task(drill: Drill) -> str:
     return _ASKS_LATER if asks else _CONTINUES
 
 
+def describe_wait(drill: Drill, *, acting: bool) -> tuple[str, str] | None:
+    """Return the step of an open drill that waits for a person, and a sentence about it.
+
+    None if it waits for nobody. A phase that fails a second time is another step.
+
+    Args:
+        drill: the drill.
+        acting: whether a process acts on it.
+    """
+    phase, state = next_phase(drill), f"drill {safe_text(drill.id)}: {describe_state(drill)}"
+    if phase is None:
+        return (str(drill.status), state) if not (acting or drill.is_over) else None
+    record = drill.record(phase)
+    if record.status is PhaseStatus.FAILED:
+        return f"{phase} failed {record.ended_ms}", state
+    if not acting:
+        return f"{phase} stopped", f"{state}; no operator acts on it"
+    if record.status is PhaseStatus.WAITING:
+        return (phase, state) if needs_confirmation(phase, drill.options.fence) else None
+    task = describe_task(drill)
+    return (
+        None if task in NO_TASKS else (f"{phase} by hand", f"drill {safe_text(drill.id)}: {task}")
+    )
+
+
+def describe_end(drill: Drill) -> str:
+    """Return that a drill has ended, and how, in one line."""
+    return f"drill {safe_text(drill.id)} is {drill.status}: {describe_state(drill)}"
+
+
 _AMOUNT = r"\d[\d,]*(?: [dhms]\b(?: \d+ [hms]\b)?)?"
 _FAR = re.compile(rf"({_AMOUNT}) of ({_AMOUNT})")
 _PART = re.compile(r"(\d[\d,]*)(?: ([dhms])\b)?")

@@ -120,6 +120,9 @@ class Console(Protocol):
     def action_chart_window(self) -> None:
         """Change the window of all charts."""
 
+    def call_for_answer(self, drill: str, step: str, text: str) -> None:
+        """Call the user for a question that a drill asks here, unless that was done."""
+
     def ignore_typing(self) -> None:
         """Ignore letters for two seconds: they are typed for a dialog that does not come."""
 

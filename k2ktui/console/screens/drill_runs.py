@@ -304,9 +304,14 @@ class DrillRunsScreen(DrillFrame[AnyDrill]):
     def _was_asked(self, event: Asked) -> None:
         self.asked = event.asked
         self._take_newest()
+        question = event.asked.question
+        what = f"waits for you to confirm {self.waits_for(question)}"
+        name = "" if question.drill is None else question.drill.id
+        self.console.call_for_answer(
+            name, question.step or question.text, f"{self.NOUN} {safe_text(name)}: {what}"
+        )
         if not self.is_current:
-            what = self.waits_for(event.asked.question)
-            self.inform(f"The {self.NOUN} waits for you to confirm {what}: press 8.", "warning")
+            self.inform(f"The {self.NOUN} {what}: press 8.", "warning")
         self._ask_if_shown()
 
     def _ask_if_shown(self) -> None:

@@ -72,6 +72,10 @@ class Tmux:
         self.sees("space applies; Esc cancels", timeout=_DIALOG_S)
         self.press("Space")
 
+    def asks(self, variable: str) -> str:
+        """Return what tmux says of the window, by one of its formats."""
+        return self._do("display-message", "-p", variable).strip()
+
     def resize(self, width: int, height: int) -> None:
         """Make the window larger or smaller."""
         self._do("resize-window", "-x", str(width), "-y", str(height))
