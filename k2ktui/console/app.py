@@ -41,6 +41,7 @@ from k2ktui.console.theming import Palette, PlainBar
 from k2ktui.console.visuals.panel import HIGH, WIDE
 from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.engine.access import is_production
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View, pause_view
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S, _WRITE_S = 0.001, 2.0
+_WORD = 40
 # Ids of keys that are no commands by name: the cursor's, and those with a command of their own.
 _NO_COMMAND = ("grid.", "screen.", "command", "theme", "quit")
 
@@ -107,6 +109,10 @@ class ConsoleApp(ActionApp):
     def on_mount(self) -> None:
         """Load keys and theme, show the first screen, and start the feed and the timers."""
         self.set_class(self.ascii, "-ascii")
+        environment = self.session.pair.environment
+        if is_production(environment):
+            self.warning_word = safe_text(environment, _WORD)
+            self.set_class(True, "-production")
         ScrollBar.renderer = PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
         self.choose_theme()

@@ -12,6 +12,7 @@ from k2ktui.console.pair_drawing import draw_pair
 from k2ktui.console.session import Session, who
 from k2ktui.console.widgets.styled_text import fit
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.access import is_production
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name, utc_time
 from k2ktui.present.pair_state import pair_tone, pair_word
 from k2ktui.watch.feed import Feed
@@ -41,13 +42,19 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
         ),
     ]
     space = width - sum(cell_len(cell.text) for cell in right) - 4
-    environment = f" {name(session.pair.environment)}" if session.pair.environment else ""
-    pair = glyphs.text(f"{name(session.pair.pipeline, 40)}{environment}")
+    pair, environment = glyphs.text(name(session.pair.pipeline, 40)), ""
+    if session.pair.environment:
+        environment = glyphs.text(f" {name(session.pair.environment)}")
+    in_production = is_production(session.pair.environment)
+    if not in_production:
+        pair, environment = f"{pair}{environment}", ""
     word = pair_word(view.pair_state) if view is not None else ""
     if view is not None and word and view.part(PartName.STATE).stale:
         word = f"{glyphs.stale}{word}"
     state = Cell(f"  {word}" if word else "", pair_tone(view.pair_state) if view else Tone.MUTED)
-    pair = fit(pair, min(cell_len(pair), max(4, space - 2)), ellipsis=glyphs.text("…"))
+    # The word of production stays, however narrow the terminal is.
+    most = max(4, space - 2 - cell_len(environment))
+    pair = fit(pair, min(cell_len(pair), most), ellipsis=glyphs.text("…")) + environment
     room = space - cell_len(pair) - 2
     if room < cell_len(state.text) + _LEAST_DRAWING:
         state = Cell("")  # the banner says it, too
@@ -58,7 +65,7 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
         drawn = draw_pair(view, names, session.feed.now(), max(0, room), glyphs)
     blank = max(0, room - sum(cell_len(cell.text) for cell in drawn))
     return (
-        Cell(f" {pair} ", Tone.CHIP),
+        Cell(f" {pair} ", Tone.PRODUCTION if in_production else Tone.CHIP),
         Cell("  "),
         *drawn,
         state,

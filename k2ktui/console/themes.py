@@ -150,6 +150,7 @@ def status_defaults(theme: Theme) -> dict[str, str]:
         "status-warn": theme.warning or theme.primary,
         "status-unknown": theme.secondary or theme.primary,
         "status-bad": theme.error or theme.primary,
+        "production": theme.error or theme.primary,
         "status-muted": plain if theme.ansi else f"{plain} 65%",
         "raised": plain if theme.ansi else f"{theme.primary} 30%",
         "panel-line": plain if theme.ansi else f"{plain} 30%",

@@ -40,6 +40,7 @@ class Tone(StrEnum):
     HEADING = "heading"
     ACCENT = "accent"
     CHIP = "chip"
+    PRODUCTION = "production"
     ACTIVE = "active"
 
 

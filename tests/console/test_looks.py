@@ -23,6 +23,7 @@ from k2ktui.console.themes import (
 )
 from k2ktui.errors import ConfigError
 from k2ktui.watch import feed
+from k2ktui.watch.model import PipelinePair
 from tests.support.commands.in_process import invoke
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import usual
@@ -69,8 +70,13 @@ def test_statuses_are_readable(name: str) -> None:
         for ground in (theme.background, theme.surface):
             assert ground
             front, back = Color.parse(theme.variables[f"status-{word}"]), Color.parse(ground)
-            light, dark = sorted((luminance(front), luminance(back)), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 4.5, (word, ground)
+            assert contrast(front, back) >= 4.5, (word, ground)
+
+
+def contrast(front: Color, back: Color) -> float:
+    """As WCAG 2 defines it."""
+    light, dark = sorted((luminance(front), luminance(back)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def luminance(color: Color) -> float:
@@ -331,3 +337,42 @@ def test_without_colour_the_chosen_row_of_a_list_is_underlined(opener: str) -> N
         assert len(chosen) == (2 if opener == "ctrl+p" else 1), chosen  # a command has two lines
 
     drive(flow, theme="k2k-mono")
+
+
+@pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
+def test_production_is_readable_and_no_status(name: str) -> None:
+    theme = SHIPPED.themes[name]
+    production = Color.parse(theme.variables["production"])
+    for ground in (theme.panel, theme.surface):
+        assert ground and contrast(production, Color.parse(ground)) >= 4.5, ground
+    assert theme.variables["production"] not in {
+        theme.variables[f"status-{word}"] for word in ("bad", "warn")
+    }
+
+
+@pytest.mark.parametrize(
+    ("theme", "ascii"), [*((name, False) for name in sorted(SHIPPED.themes)), ("k2k-mono", True)]
+)
+def test_production_is_in_the_header_and_around_dialogs(theme: str, ascii: bool) -> None:
+    made = usual(PipelinePair("a-pipeline-with-a-long-name", "production"))
+
+    async def flow(console: ConsoleDriver) -> None:
+        edge = console.widget("#header").styles.border_left
+        color = console.app.theme_variables["production"]
+        assert edge[0] == ("ascii" if ascii else "outer")
+        assert edge[1] == Color.parse(color)
+        assert "production" in console.text.splitlines()[0]
+        await console.press("u")
+        assert console.screen.query_one("#confirm").styles.border_top[1] == Color.parse(color)
+        assert ("+- production -" if ascii else "┌─ production ─") in console.text
+
+    drive(flow, made, size=(60, 24), theme=theme, ascii=ascii)
+
+
+def test_elsewhere_nothing_looks_like_production() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("colon", *"q", "escape", "e")
+        assert not console.screen.query_one("#ask").border_title
+        assert not console.app.has_class("-production")
+
+    drive(flow, usual(PipelinePair("orders", "staging")))

@@ -6,9 +6,11 @@ from typing import ClassVar, Protocol, TypeVar, cast
 
 from textual import events
 from textual.await_complete import AwaitComplete
+from textual.content import Content
 from textual.screen import ModalScreen
 
 T = TypeVar("T")
+_FRAMES = "#confirm, #drill, #choose, #leave, #ask"
 
 
 async def _done() -> None:
@@ -27,6 +29,10 @@ class KeepsTyped(Protocol):
 
     def forget_repeats(self) -> None:
         """Drop the Enters that wait in front of all other keys."""
+
+    @property
+    def warning_word(self) -> str:
+        """What stands in the frame of every dialog that may change something; may be empty."""
 
 
 class Dialog(ModalScreen[T]):
@@ -53,6 +59,9 @@ class Dialog(ModalScreen[T]):
 
     def on_mount(self) -> None:
         """Take keys from now on; Textual calls this after the handler of a subclass."""
+        if word := cast("KeepsTyped", self.app).warning_word:
+            for frame in self.query(_FRAMES):
+                frame.border_title = Content(word)
         # Queued, so that it runs after the change of focus, which Textual queues as well.
         self.app.call_later(self._become_ready)
 

@@ -46,9 +46,14 @@ class TypedKeysApp(QuietApp):
 
     While a worker of the group ``ask`` prepares a dialog, keys wait for it. If none comes, what was
     typed for it is dropped, as it is for two seconds after :meth:`ignore_typing`.
+
+    Attributes:
+        is_leaving: whether it ends.
+        warning_word: what stands in the frame of every dialog that may change something.
     """
 
     is_leaving: bool = False
+    warning_word: str = ""
 
     def __init__(self) -> None:
         super().__init__()
