@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from k2ktui.watch.feed import Feed
     from k2ktui.watch.model import PartitionRow, View
     from k2ktui.watch.once import Reading
+    from k2ktui.watch.recording import Recorder, RecordingDirectory
 
 # Rows that were not read by then are printed as unknown.
 READ_S = 120.0
 _TICK_S = 0.5
 _ONCE_S = 30.0
+_LEAST_KEEP_S = 3_600.0
 
 
 @click.command(help="Show positions, lag and coverage; works while no job is running.")
@@ -158,6 +160,20 @@ def print_fleet(rows: Sequence[FleetRow], *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
+def _parse_keep(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    from k2ktui.config.scalars import parse_duration
+
+    if value is None:
+        return None
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{safe_text(value, 40)} is not {error}.") from error
+    if seconds < _LEAST_KEEP_S:
+        raise click.BadParameter("the least is 1 hour.")
+    return seconds
+
+
 @click.command(
     help="Print lag, coverage, groups and jobs repeatedly, for logs and screen readers; of one "
     "pipeline, or of all of a directory."
@@ -173,7 +189,14 @@ def print_fleet(rows: Sequence[FleetRow], *, as_json: bool) -> None:
 @options.interval
 @options.flag("--once", "Print once, then exit; the exit code is 1 if there is a serious problem.")
 @mirrormaker_option
-@options.value("--record", "FILE", "New file to record to.")
+@options.value("--record", "FILE", "New file to record to; with --keep, a directory of them.")
+@options.value(
+    "--keep",
+    "TIME",
+    "Record to a directory: a new file a day (an hour, below 2 days), kept for this time, such as "
+    "7d.",
+    callback=_parse_keep,
+)
 @options.value("--replay", "FILE", "Recording to print from beginning to end.")
 @options.flag(
     "--metrics",
@@ -189,6 +212,7 @@ def watch(
     once: bool,
     mirrormaker: str | None,
     record: str | None,
+    keep: float | None,
     replay: str | None,
     metrics: bool,
     as_json: bool,
@@ -196,6 +220,9 @@ def watch(
     """Print views until SIGINT or SIGTERM; with --once, findings if there is a bad problem."""
     if plain and as_json:
         raise ConfigError("--plain and --json cannot be combined")
+    if keep and (once or not record):
+        why = "--once and --keep cannot be combined" if once else "--keep needs --record DIR"
+        raise ConfigError(why, unchanged="Nothing was recorded.")
     directory = choose_directory(files, replay, directory)
     if directory:
         if mirrormaker or record:
@@ -224,7 +251,19 @@ def watch(
     if once:
         interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
     feed = open_poller(flow, interval, load_compared(mirrormaker, flow))
-    return _print_live(feed, Path(record) if record else None, once=once, as_json=as_json)
+    recorder = _open_recorder(record, flow.config.name, keep)
+    return _print_live(feed, recorder, once=once, as_json=as_json)
+
+
+def _open_recorder(
+    record: str | None, pipeline: str, keep: float | None
+) -> Recorder | RecordingDirectory | None:
+    if record is None:
+        return None
+    from k2ktui.watch.recording import Recorder, RecordingDirectory
+
+    path = Path(record)
+    return Recorder(path) if keep is None else RecordingDirectory(path, pipeline, keep)
 
 
 def _watch_directory(
@@ -272,10 +311,10 @@ def _replay(path: Path, *, once: bool, as_json: bool) -> int:
     return _code(view, view.taken_at) if once else ExitCode.OK
 
 
-def _print_live(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> int:
-    from k2ktui.watch.recording import Recorder
-
-    recorder = Recorder(record) if record else None
+def _print_live(
+    feed: Feed, recorder: Recorder | RecordingDirectory | None, *, once: bool, as_json: bool
+) -> int:
+    noted = ""
     seen: queue.SimpleQueue[View] = queue.SimpleQueue()
     ended = note_signals()
     feed.start(seen.put)
@@ -291,6 +330,9 @@ def _print_live(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -
             _print(view, feed.now(), as_json=as_json)
             if recorder:
                 recorder.add(view)
+                if recorder.error not in ("", noted):
+                    print_note(recorder.error)
+                noted = recorder.error
             if once:
                 code = _code(view, feed.now())
                 break

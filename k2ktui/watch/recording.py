@@ -1,4 +1,4 @@
-"""Recordings: the views of a session in one SQLite file, for later replay.
+"""Recordings: the views of a session in a SQLite file, for later replay; and directories of them.
 
 Tables, for other readers: ``meta(key, value)`` with ``schema`` (1) and ``pipeline``, and
 ``views(at REAL, body BLOB)``, epoch seconds and zlib-compressed JSON of :mod:`k2ktui.watch.codec`.
@@ -8,15 +8,20 @@ A view holds names, offsets and error texts, but no client properties and no sec
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 import sqlite3
+import stat
 import threading
+import time
 import zlib
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from k2ktui.engine.strict_json import MalformedRecord, integer, number
 from k2ktui.errors import ConfigError
+from k2ktui.private_files import DIRECTORY_MODE
 from k2ktui.text import safe_text
 from k2ktui.watch.codec import LARGEST_VIEW, MalformedView, dumps, loads
 from k2ktui.watch.model import View
@@ -24,6 +29,12 @@ from k2ktui.watch.model import View
 log = logging.getLogger(__name__)
 
 SCHEMA = "1"
+# Of a file in a directory that is kept: the pipeline's name.
+_KEPT_FOR = "kept_for"
+_HOUR_S, _DAY_S = 3_600.0, 86_400.0
+# What is kept for less has a file an hour, so that not much more is kept than was asked for.
+_BY_DAY_S = 2 * _DAY_S
+_LOOK_S, _AGAIN_S, _LONGEST_STEM = 600.0, 60.0, 80
 _TABLES = """
 create table meta(key text primary key, value text not null);
 create table views(at real not null, body blob not null);
@@ -36,6 +47,7 @@ class Recorder:
 
     Args:
         path: a file that does not exist yet.
+        kept_for: name of the pipeline in whose :class:`RecordingDirectory` it is.
 
     Attributes:
         error: why the recording ended, empty while it continues.
@@ -44,7 +56,7 @@ class Recorder:
         ConfigError: the file exists, or cannot be created.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kept_for: str = "") -> None:
         self.path, self.error = path, ""
         self._lock = threading.Lock()
         try:
@@ -55,6 +67,8 @@ class Recorder:
             self._db.execute("pragma synchronous=normal")
             self._db.executescript(_TABLES)
             self._db.execute("insert into meta values('schema', ?)", (SCHEMA,))
+            if kept_for:
+                self._db.execute("insert into meta values(?, ?)", (_KEPT_FOR, kept_for))
         except FileExistsError as error:
             raise ConfigError(
                 f"{safe_text(path)} already exists",
@@ -87,6 +101,100 @@ class Recorder:
             self._db.execute("pragma journal_mode=delete")
             self._db.close()
             self.error = self.error or "closed"
+
+
+class RecordingDirectory:
+    """Records to a new file an hour or a day, and removes old ones; so a recorder never ends.
+
+    It removes only files of its pipeline that another one like it wrote: their names and what is in
+    them say so. A file that cannot be written is given up, and another one begun a minute later.
+
+    Args:
+        path: the directory; it is made if it does not exist.
+        pipeline: name of the pipeline.
+        keep_s: for how long files are kept after their last view, in seconds.
+
+    Attributes:
+        error: why nothing is recorded now; empty while it is.
+
+    Raises:
+        ConfigError: the directory or the first file cannot be made.
+    """
+
+    def __init__(self, path: Path, pipeline: str, keep_s: float) -> None:
+        self.path, self.error = path, ""
+        self._pipeline, self._keep_s = pipeline, keep_s
+        self._stem = re.sub(r"[^A-Za-z0-9._-]", "_", pipeline)[:_LONGEST_STEM]
+        self._period_s = _HOUR_S if keep_s < _BY_DAY_S else _DAY_S
+        self._tried_at = self._looked_at = -math.inf
+        try:
+            path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{safe_text(path)} cannot be a directory of recordings: {_reason(error)}"
+            ) from error
+        self._recorder = self._begin(time.time())
+
+    def add(self, view: View) -> None:
+        """Record a view, in a new file when an hour or a day is over."""
+        now = view.taken_at
+        is_over = now // self._period_s != self._began_at // self._period_s
+        if is_over or (self._recorder.error and abs(now - self._tried_at) >= _AGAIN_S):
+            self._recorder.close()
+            try:
+                self._recorder = self._begin(now)
+            except ConfigError as error:
+                self.error = f"nothing is recorded: {error.message}"
+                log.warning("%s", self.error)
+                return
+        self._recorder.add(view)
+        self.error = self._recorder.error
+        if abs(now - self._looked_at) >= _LOOK_S:
+            self._looked_at = now
+            self._remove_old(now)
+
+    def close(self) -> None:
+        """End the last file."""
+        self._recorder.close()
+
+    def _begin(self, now: float) -> Recorder:
+        self._tried_at = self._began_at = now
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        number, path = 1, self.path / f"{self._stem}-{stamp}.k2k"
+        while path.exists():
+            number, path = number + 1, self.path / f"{self._stem}-{stamp}-{number}.k2k"
+        return Recorder(path, self._pipeline)
+
+    def _remove_old(self, now: float) -> None:
+        pattern = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z(-\d+)?\.k2k")
+        with suppress(OSError):
+            for path in sorted(self.path.iterdir()):
+                if pattern.fullmatch(path.name) and path != self._recorder.path:
+                    self._remove_if_old(path, now)
+
+    def _remove_if_old(self, path: Path, now: float) -> None:
+        parts = [path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "")]
+        try:
+            status = path.lstat()
+            written_at = max(part.lstat().st_mtime for part in parts if part.exists())
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if is_own and now - written_at > self._keep_s and _kept_for(path) == self._pipeline:
+                for part in parts:
+                    part.unlink(missing_ok=True)
+                log.info("recording %s is removed", path)
+        except (OSError, ValueError) as error:
+            log.warning("recording %s is not removed: %s", path, _reason(error))
+
+
+def _kept_for(path: Path) -> str | None:
+    """Return the pipeline in whose directory a recording is kept; None if that is not said."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            _require_tables(db, path)
+            found = db.execute("select value from meta where key = ?", (_KEPT_FOR,)).fetchone()
+    except (sqlite3.Error, ConfigError):
+        return None
+    return None if found is None else str(found[0])
 
 
 class Recording:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from k2ktui.cli import views
 from k2ktui.cli.main import cli
 from k2ktui.config.load import load
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
@@ -38,6 +39,7 @@ ROOT = Path(__file__).parents[3]
 FILES = ROOT / "docs" / "deployment"
 PAGE = (ROOT / "docs" / "deployment.md").read_text()
 UNIT = FILES / "k2ktui@.service"
+WATCH_UNIT = FILES / "k2ktui-watch@.service"
 ALERTS = yaml.safe_load((FILES / "alerts.yaml").read_text())
 RULES: list[dict[str, Any]] = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
@@ -226,6 +228,16 @@ def _unit() -> dict[str, list[str]]:
     return settings
 
 
+def test_the_unit_of_recordings_is_as_hardened_and_its_command_is_one() -> None:
+    text = WATCH_UNIT.read_text()
+    assert text.partition("\nNoNew")[2] == UNIT.read_text().partition("\nNoNew")[2] != ""
+    (line,) = re.findall(r"^ExecStart=/opt/k2ktui/bin/k2ktui (watch .*)$", text, re.MULTILINE)
+    (keep,) = re.findall(r"^Environment=K2KTUI_KEEP=(\S+)$", text, re.MULTILINE)
+    options = line.replace("${K2KTUI_KEEP}", keep).split()[1:]
+    given = views.watch.make_context("watch", options).params
+    assert given["keep"] == 7 * 86_400 and given["record"] == "/var/lib/k2ktui/recordings/%i"
+
+
 def test_unit_restarts_as_the_exit_codes_say() -> None:
     unit = _unit()
     assert unit["Restart"] == ["on-failure"]
@@ -283,9 +295,10 @@ def test_credentials_are_read_from_where_systemd_puts_them(tmp_path: Path) -> No
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
 )
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / UNIT.name.replace("@", "@orders")
-    text = UNIT.read_text()
+@pytest.mark.parametrize("file", [UNIT, WATCH_UNIT], ids=lambda file: file.stem)
+def test_systemd_accepts_the_unit(tmp_path: Path, file: Path) -> None:
+    unit = tmp_path / file.name.replace("@", "@orders")
+    text = file.read_text()
     unit.write_text(text.replace("/opt/k2ktui/bin/k2ktui ", f"{sys.executable} "))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
