@@ -8,7 +8,7 @@ because there are thousands. How a value is read and written is that of records 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
@@ -17,13 +17,17 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from k2ktui.engine.compare.record import COMPARISON_WIRE, ComparisonRecord
+from k2ktui.engine.drill.format import drill_body, read_drill, without_contents
+from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.objectives import Objectives
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.ratings import GroupSummary, rate_groups
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
+    field,
     integer,
     items,
     mapping,
@@ -52,7 +56,8 @@ VERSION = 1
 LARGEST_VIEW = 256 << 20
 
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
-# Drills have records of their own, with more than a view shows; ratings follow from the rows.
+# Drills have records of their own, which a recording keeps beside its views; ratings follow from
+# the rows.
 _NOT_RECORDED: Mapping[Any, tuple[str, ...]] = {
     View: ("drills", "rehearsals"),
     GroupSummary: ("rating",),
@@ -105,6 +110,48 @@ def loads(body: str | bytes) -> View:
         raise MalformedView(f"not a view: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedView(f"not a view: {type(error).__name__}") from error
+
+
+def dumps_drill(drill: Drill) -> str:
+    """Return a drill as JSON, as its record is, without what may be secret in it."""
+    return json.dumps(drill_body(without_contents(drill)), separators=(",", ":"))
+
+
+def loads_drill(drill_id: str, body: bytes) -> Drill:
+    """Return the drill in a text.
+
+    Raises:
+        MalformedView: the text is not a drill.
+    """
+    try:
+        return read_drill(drill_id, parse_object(body, "the drill"))
+    except MalformedRecord as error:
+        raise MalformedView(f"not a drill: {error}") from error
+
+
+def dumps_rehearsals(rehearsals: Sequence[Rehearsal]) -> str:
+    """Return rehearsals as JSON."""
+    return json.dumps({"rehearsals": _rehearsals().dump(rehearsals)}, separators=(",", ":"))
+
+
+def loads_rehearsals(body: bytes) -> tuple[Rehearsal, ...]:
+    """Return the rehearsals in a text.
+
+    Raises:
+        MalformedView: the text has none.
+    """
+    try:
+        rehearsals: tuple[Rehearsal, ...] = _rehearsals().read(
+            field(parse_object(body, "the rehearsals"), "rehearsals")
+        )
+    except MalformedRecord as error:
+        raise MalformedView(f"not rehearsals: {error}") from error
+    return rehearsals
+
+
+@cache
+def _rehearsals() -> WireType:
+    return list_of(_object(Rehearsal))
 
 
 @cache

@@ -252,8 +252,8 @@ class View:
         points: totals of the last minutes, the oldest first.
         audit: what a MirrorMaker 2 flow would make of the groups; None if that is not compared,
             or not known yet.
-        drills: failover drills, the newest first; a recording has none.
-        rehearsals: rehearsals in a few numbers, the oldest first; a recording has none.
+        drills: failover drills, the newest first; none in recordings of early releases.
+        rehearsals: rehearsals in a few numbers, the oldest first; none as above.
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         objectives: what a failover may cost at most, by the pipeline's file.
         last_comparison: the last comparison of all records; None if there was none.

@@ -1,8 +1,11 @@
 """Recordings: the views of a session in a SQLite file, for later replay; and directories of them.
 
-Tables, for other readers: ``meta(key, value)`` with ``schema`` (1) and ``pipeline``, and
-``views(at REAL, body BLOB)``, epoch seconds and zlib-compressed JSON of :mod:`k2ktui.watch.codec`.
-A view holds names, offsets and error texts, but no client properties and no secrets.
+Tables, for other readers: ``meta(key, value)`` with ``schema`` (1) and ``pipeline``;
+``views(at REAL, body BLOB)``, epoch seconds and zlib-compressed JSON of :mod:`k2ktui.watch.codec`;
+and ``changes(key TEXT, view INTEGER, body BLOB)``, what drills are from a view (by rowid) on:
+``drill/ID`` is a record, ``beat/ID`` a later heartbeat, ``rehearsals`` a list; null where it is
+gone. Recordings of earlier releases have no changes.
+A recording holds names, offsets and error texts, but no client properties and no secrets.
 """
 
 from __future__ import annotations
@@ -16,14 +19,28 @@ import stat
 import threading
 import time
 import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from k2ktui.engine.strict_json import MalformedRecord, integer, number
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.rehearsals import Rehearsal
+from k2ktui.engine.strict_json import LARGEST_MS, MalformedRecord, integer, number
 from k2ktui.errors import ConfigError
 from k2ktui.private_files import DIRECTORY_MODE
 from k2ktui.text import safe_text
-from k2ktui.watch.codec import LARGEST_VIEW, MalformedView, dumps, loads
+from k2ktui.watch.codec import (
+    LARGEST_VIEW,
+    MalformedView,
+    dumps,
+    dumps_drill,
+    dumps_rehearsals,
+    loads,
+    loads_drill,
+    loads_rehearsals,
+)
 from k2ktui.watch.model import View
 
 log = logging.getLogger(__name__)
@@ -37,9 +54,13 @@ _BY_DAY_S = 2 * _DAY_S
 _LOOK_S, _AGAIN_S, _LONGEST_STEM = 600.0, 60.0, 80
 _TABLES = """
 create table meta(key text primary key, value text not null);
-create table views(at real not null, body blob not null);
+create table views(at real not null, body blob not null, view integer primary key);
 create index views_at on views(at);
+create table changes(key text not null, view integer not null, body blob);
+create index changes_of on changes(key, view);
 """
+_DRILL, _BEAT, _REHEARSALS = "drill/", "beat/", "rehearsals"
+_LARGEST_CHANGE = 64 << 20
 
 
 class Recorder:
@@ -59,6 +80,8 @@ class Recorder:
     def __init__(self, path: Path, kept_for: str = "") -> None:
         self.path, self.error = path, ""
         self._lock = threading.Lock()
+        self._drills: dict[str, Drill] = {}
+        self._rehearsals: Sequence[Rehearsal] = ()
         try:
             # Group names and offsets are private to the user.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -82,18 +105,41 @@ class Recorder:
 
     def add(self, view: View) -> None:
         """Record a view; thread-safe."""
-        body = zlib.compress(dumps(view).encode(), 6)
+        body = _pack(dumps(view))
         with self._lock:
             if self.error:
                 return
             try:
-                self._db.execute("insert into views values(?, ?)", (view.taken_at, body))
+                self._db.execute("begin")
+                added = self._db.execute(
+                    "insert into views(at, body) values(?, ?)", (view.taken_at, body)
+                )
+                changes = [(key, added.lastrowid, text) for key, text in self._changes(view)]
+                self._db.executemany("insert into changes values(?, ?, ?)", changes)
                 self._db.execute(
                     "insert or ignore into meta values('pipeline', ?)", (view.pair.pipeline,)
                 )
+                self._db.execute("commit")
             except sqlite3.Error as error:
+                with suppress(sqlite3.Error):
+                    self._db.execute("rollback")
                 self.error = f"the recording ended: {_reason(error)}"
                 log.warning("%s: %s", self.path, self.error)
+
+    def _changes(self, view: View) -> Iterator[tuple[str, bytes | None]]:
+        """Yield what has changed of drills since the last view: each is written once a change."""
+        before, self._drills = self._drills, {drill.id: drill for drill in view.drills}
+        for drill in view.drills:
+            old = before.get(drill.id)
+            if old is None or replace(old, beat_ms=drill.beat_ms) != drill:
+                yield f"{_DRILL}{drill.id}", _pack(dumps_drill(drill))
+            elif old.beat_ms != drill.beat_ms:
+                yield f"{_BEAT}{drill.id}", str(drill.beat_ms).encode()
+        for gone in before.keys() - self._drills.keys():
+            yield f"{_DRILL}{gone}", None
+        if view.rehearsals != self._rehearsals:
+            self._rehearsals = view.rehearsals
+            yield _REHEARSALS, _pack(dumps_rehearsals(view.rehearsals))
 
     def close(self) -> None:
         """Merge the SQLite journal into the file, so that read-only media can hold it."""
@@ -191,10 +237,10 @@ def _kept_for(path: Path) -> str | None:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             _require_tables(db, path)
-            found = db.execute("select value from meta where key = ?", (_KEPT_FOR,)).fetchone()
+            kept = db.execute("select value from meta where key = ?", (_KEPT_FOR,)).fetchone()
     except (sqlite3.Error, ConfigError):
         return None
-    return None if found is None else str(found[0])
+    return None if kept is None else str(kept[0])
 
 
 class Recording:
@@ -209,12 +255,14 @@ class Recording:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # What was read of changes last, each with the view that it is from.
+        self._read: dict[str, tuple[int, Any]] = {}
         try:
             if not path.is_file():
                 raise ConfigError(f"there is no recording {safe_text(path)}")
             uri = f"{path.resolve().as_uri()}?mode=ro"
             self._db = sqlite3.connect(uri, uri=True, check_same_thread=False)
-            _require_tables(self._db, path)
+            self._has_changes = "changes" in _require_tables(self._db, path)
             meta = dict(self._db.execute("select key, value from meta").fetchall())
             if meta.get("schema") != SCHEMA:
                 raise ConfigError(
@@ -247,15 +295,46 @@ class Recording:
         try:
             query = "select body from views where rowid = ?"
             (body,) = self._db.execute(query, (self._rows[number],)).fetchone()
-            inflate = zlib.decompressobj()
-            text = inflate.decompress(body, LARGEST_VIEW)
-            if not inflate.eof:
-                raise MalformedView("it is truncated, or larger than any view")
-            return loads(text)
-        except (sqlite3.Error, zlib.error, MalformedView, TypeError) as error:
+            view = loads(_unpack(body, LARGEST_VIEW))
+            return self._with_drills(view, self._rows[number]) if self._has_changes else view
+        except (
+            *(sqlite3.Error, zlib.error, MalformedView, MalformedRecord),
+            *(TypeError, ValueError),
+        ) as error:
             raise ConfigError(
                 f"view {number + 1} of {safe_text(self.path)} is damaged: {_reason(error)}"
             ) from error
+
+    def _with_drills(self, view: View, row: int) -> View:
+        """Return a view with the drills as they were then."""
+        query = "select key, max(view) from changes where view <= ? group by key"
+        last = {str(key): integer(at) for key, at in self._db.execute(query, (row,)).fetchall()}
+        self._read = {
+            key: read
+            for key, at in last.items()
+            if (read := self._read.get(key, (-1, None)))[0] == at or (read := self._change(key, at))
+        }
+        drills = []
+        for key, (at, drill) in self._read.items():
+            if not key.startswith(_DRILL) or drill is None:
+                continue
+            beat_at, beat = self._read.get(f"{_BEAT}{drill.id}", (-1, 0))
+            drills.append(replace(drill, beat_ms=beat) if beat_at > at else drill)
+        drills.sort(key=lambda drill: drill.id, reverse=True)
+        rehearsals = self._read.get(_REHEARSALS, (-1, ()))[1]
+        return replace(view, drills=tuple(drills), rehearsals=rehearsals)
+
+    def _change(self, key: str, at: int) -> tuple[int, Any]:
+        query = "select body from changes where key = ? and view = ?"
+        (body,) = self._db.execute(query, (key, at)).fetchone()
+        if key.startswith(_BEAT):
+            return at, integer(int(body), high=LARGEST_MS)
+        if key == _REHEARSALS:
+            return at, loads_rehearsals(_unpack(body, _LARGEST_CHANGE))
+        if not key.startswith(_DRILL):
+            return at, None  # of a later release
+        drill_id = key.removeprefix(_DRILL)
+        return at, body and loads_drill(drill_id, _unpack(body, _LARGEST_CHANGE))
 
     def number_at(self, at: float) -> int:
         """Return the index of the last view at or before a time, 0 if there is none."""
@@ -267,8 +346,26 @@ class Recording:
         self._db.close()
 
 
-def _require_tables(db: sqlite3.Connection, path: Path) -> None:
-    """Require that what is read are plain tables: a view can compute without end.
+def _pack(text: str) -> bytes:
+    return zlib.compress(text.encode(), 6)
+
+
+def _unpack(body: bytes, largest: int) -> bytes:
+    """Return a packed text.
+
+    Raises:
+        MalformedView: it is larger.
+        zlib.error: it is damaged.
+    """
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(body, largest)
+    if not inflate.eof:
+        raise MalformedView("it is truncated, or larger than any view")
+    return text
+
+
+def _require_tables(db: sqlite3.Connection, path: Path) -> set[str]:
+    """Require that what is read are plain tables, and return them: a view can compute without end.
 
     Raises:
         ConfigError: they are not.
@@ -276,8 +373,10 @@ def _require_tables(db: sqlite3.Connection, path: Path) -> None:
     """
     # No value is larger than a compressed view may be.
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VIEW)
-    query = "select name, type, sql from sqlite_master where name in ('meta', 'views')"
+    query = "select name, type, sql from sqlite_master where name in ('meta', 'views', 'changes')"
+    tables = set()
     for name, kind, text in db.execute(query).fetchall():
+        tables.add(name)
         is_plain = kind == "table" and str(text).upper().startswith("CREATE TABLE")
         columns = db.execute(f"pragma table_xinfo({name})").fetchall() if is_plain else []
         # The last field of a column is not 0 if it is hidden or generated.
@@ -286,6 +385,7 @@ def _require_tables(db: sqlite3.Connection, path: Path) -> None:
                 f"{safe_text(path)} is not a recording: {safe_text(name)} is not a table",
                 hint="Make a recording with k2ktui -f FILE --record FILE.",
             )
+    return tables
 
 
 def _reason(error: Exception) -> str:

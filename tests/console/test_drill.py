@@ -13,6 +13,7 @@ import pytest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.screens.drill_facts import is_taken_back, time_phases, took_cell
 from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.session import Options, Session
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
@@ -33,6 +34,8 @@ from k2ktui.present.drills import read_share
 from k2ktui.present.formatting import UNICODE
 from k2ktui.sync.flow import Flow
 from k2ktui.watch.model import PartName, PipelinePair
+from k2ktui.watch.player import Player
+from k2ktui.watch.recording import Recorder
 from tests.support.console.driver import ConsoleDriver, Steps, drive, drive_session, made_session
 from tests.support.console.pictures import ONE, SIZES, THEMES, compare_screen, each_screen
 from tests.support.console.views import Made, StubFeed, usual
@@ -267,7 +270,7 @@ def test_changes_are_refused_in_a_read_only_session_and_in_a_recording() -> None
 
     async def replayed(console: ConsoleDriver) -> None:
         await console.press("8")
-        await console.sees("A recording has no drills.")
+        await console.sees("No drill is in this recording.")
 
     drive(replayed, feed=StubFeed(usual(), replay=True))
 
@@ -555,3 +558,30 @@ def test_an_opened_phase_follows_the_drill_and_phases_not_reached_say_so() -> No
         assert "· not run" in console.text
 
     watch(steps, acted(fencing()))
+
+
+def test_a_night_is_replayed_frame_by_frame(tmp_path: Path) -> None:
+    made, recorder = usual(), Recorder(tmp_path / "night.k2k")
+    for drill in (acted(fencing()), stopped(), rehearsed()):
+        made.drills = (drill,)
+        recorder.add(made.view())
+        made.now += 5
+    recorder.close()
+    player = Player(tmp_path / "night.k2k", paused=True)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("replay 1/3")
+        await console.press("8", "enter")
+        await console.sees("ann@bastion2 acts on it", "no write for 12 s of")
+        assert "O takes it over" not in console.text
+        await console.press("]")
+        await console.sees("replay 2/3", "D10 open transactions", "No operator acts on it.")
+        assert "press R" not in console.text
+        await console.press("R")
+        await console.sees("this is a recording")
+        await console.press("[")
+        await console.sees("replay 1/3", "no write for 12 s of")
+        await console.press("q", "]", "]")
+        await console.sees("replay 3/3", "last rehearsed")
+
+    drive_session(Session(player, player.pair, options=Options()), steps, (120, 35))

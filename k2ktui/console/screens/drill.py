@@ -171,7 +171,7 @@ class DrillsScreen(DrillBaseScreen):
         read = view.part(PartName.STATE).taken_at is not None
         none = "No drill yet. N starts one; a rehearsal touches no application."
         if self.session.feed.replay:
-            none = "A recording has no drills."
+            none = "No drill is in this recording."
         grid.empty = none if read else formatting.NOT_YET
         grid.show(view.drills)
         self.show_side()

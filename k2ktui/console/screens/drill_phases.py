@@ -136,7 +136,8 @@ class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
         if self.drill is None or self.operator is not None:
             return
         newest = next((listed for listed in view.drills if listed.id == self.drill.id), None)
-        if newest is not None and newest.beat_ms >= self.drill.beat_ms:
+        is_later = newest is not None and newest.beat_ms >= self.drill.beat_ms
+        if newest is not None and (is_later or self._is_replay):
             self.show_drill(newest)
 
     @property
@@ -152,17 +153,24 @@ class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
             return False
         return acts_now(drill, view, self.session.feed.now())
 
+    @property
+    def _is_replay(self) -> bool:
+        """Whether this is a recording, in which nobody can act."""
+        return self.session.feed.replay
+
     # Texts
 
     def _to_do(self, drill: Drill) -> str:
         """Return what the operator has to do, in one sentence; "" if it is said otherwise."""
         if self._source_is_lost(drill):
             return "The source does not answer" + (
-                "." if self.other_acts else ": D continues without it."
+                "." if self.other_acts or self._is_replay else ": D continues without it."
             )
         if drill.status is not DrillStatus.OPEN:
             return ""
         if failed_phase(drill) is not None and not self._acts:
+            if self._is_replay:
+                return ""
             return _next_key(drill) if self.error is None else ""
         if self.operator is None or self.operator.stopping:
             return ""
@@ -181,8 +189,9 @@ class DrillScreen(DrillChecklist, DrillRunsScreen[Drill]):
         if self.other_acts:
             seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
             who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
-            return Cell(f"{who}. You watch; O takes it over.", Tone.WARN)
-        if failed_phase(drill) is not None and self.error is None:
+            way = "" if self._is_replay else " You watch; O takes it over."
+            return Cell(f"{who}.{way}", Tone.WARN)
+        if self._is_replay or (failed_phase(drill) is not None and self.error is None):
             return Cell("No operator acts on it.", Tone.WARN)  # what to press is said already
         return Cell("No operator acts on it: R resumes it.", Tone.WARN)
 

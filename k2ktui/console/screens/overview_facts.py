@@ -52,11 +52,12 @@ class OverviewFigures:
         view: what is shown.
         now: the reference time for ages, in epoch seconds.
         glyphs: the character set.
-        recorded: whether it is a recording, which has no drills.
+        recorded: whether it is a recording; one without any drill may be of an early release.
     """
 
     def __init__(self, view: View, now: float, glyphs: Glyphs, *, recorded: bool = False) -> None:
-        self._view, self._now, self._glyphs, self._recorded = view, now, glyphs, recorded
+        self._view, self._now, self._glyphs = view, now, glyphs
+        self._recorded = recorded and not (view.drills or view.rehearsals)
         self._old_groups = glyphs.stale if view.groups_stale else ""
 
     # What several figures need
@@ -406,7 +407,7 @@ class OverviewFigures:
     def failover_tile(self, room: Room) -> tuple[list[Line], Severity | None]:
         """Return what a failover now would do and lose, and how long the last rehearsal took.
 
-        A recorded view has no drills: whether there was a rehearsal is not known.
+        Of a recorded view without drills it is not known whether there was a rehearsal.
         """
         (width, height), view = room, self._view
         if view.is_left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -17,6 +18,10 @@ from k2ktui.engine.topics import LEGAL_TOPIC
 
 # Fields that only say who acts at the moment; a report does not contain them.
 _MOMENTARY = ("session", "beat_ms", "owner")
+# Of a finding: the first keys of a tail, and what a hook that failed has printed last.
+_CONTENTS = re.compile(
+    r"(hook (?:before|after) [a-z-]+ has failed: [^:]*): .*|, first keys: .*", re.DOTALL
+)
 
 
 def drill_body(drill: Drill) -> dict[str, Any]:
@@ -39,6 +44,27 @@ def read_drill(drill_id: str, body: dict[str, Any]) -> Drill:
     if not all(map(LEGAL_TOPIC.fullmatch, drill.topics)):
         raise MalformedRecord("a name that no topic can have")
     return drill
+
+
+def without_contents(drill: Drill) -> Drill:
+    """Return a drill without what hooks have printed and without keys of records.
+
+    Both may be secrets; findings and blockers have them at their ends.
+    """
+    return replace(
+        drill,
+        phases=tuple(
+            replace(record, live=_cut(record.live), findings=tuple(map(_cut, record.findings)))
+            for record in drill.phases
+        ),
+        hooks=tuple(replace(hook, output="", undo_output="") for hook in drill.hooks),
+        tail=tuple(replace(part, keys=()) for part in drill.tail),
+        blockers=tuple(map(_cut, drill.blockers)),
+    )
+
+
+def _cut(text: str) -> str:
+    return _CONTENTS.sub(r"\1", text)
 
 
 def chain_event(drill: Drill, event: DrillEvent) -> Drill:
