@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +133,7 @@ def test_tmux_passes_a_notification_on_only_where_it_says_so(
     monkeypatch: pytest.MonkeyPatch, answer: str, error: str, passes: bool
 ) -> None:
     done = mock.Mock(stdout=answer, stderr=error)
-    monkeypatch.setattr(terminal.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     written = terminal.notify("a", {"TMUX": "/tmp/tmux,1,0", "TMUX_PANE": "%0"})
     assert written == ("\x1bPtmux;\x1b\x1b]9;a\x07\x1b\\" if passes else "")
 

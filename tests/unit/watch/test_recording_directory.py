@@ -15,7 +15,6 @@ import pytest
 
 from k2ktui.cli.main import cli
 from k2ktui.errors import ConfigError
-from k2ktui.watch import recording
 from k2ktui.watch.recording import Recorder, Recording, RecordingDirectory
 from tests.support.commands.in_process import invoke
 from tests.support.console.views import NOON, usual
@@ -28,7 +27,7 @@ MADE = usual()
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The time, which a test changes."""
     now = [NOON]
-    monkeypatch.setattr(recording.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
     yield now
     MADE.now = NOON
 
