@@ -307,9 +307,8 @@ class DrillRunsScreen(DrillFrame[AnyDrill]):
         question = event.asked.question
         what = f"waits for you to confirm {self.waits_for(question)}"
         name = "" if question.drill is None else question.drill.id
-        self.console.call_for_answer(
-            name, question.step or question.text, f"{self.NOUN} {safe_text(name)}: {what}"
-        )
+        text = f"{f'{self.NOUN} {safe_text(name)}'.strip()}: {what}"
+        self.console.call_for_answer(name, question.step or question.text, text)
         if not self.is_current:
             self.inform(f"The {self.NOUN} {what}: press 8.", "warning")
         self._ask_if_shown()
