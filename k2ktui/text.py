@@ -126,6 +126,12 @@ def list_names(names: Sequence[object], most: int) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def list_texts(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first texts, which are safe to print, and the number of further ones."""
+    more = len(texts) - most
+    return separator.join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def first_names(names: Iterable[object]) -> str:
     """Return the first few names in order, safe to print, and the number of further ones."""
     return list_names(sorted(str(name) for name in names), NAMED)
@@ -133,8 +139,7 @@ def first_names(names: Iterable[object]) -> str:
 
 def join_first(texts: Sequence[str], most: int) -> str:
     """Return the first texts, separated by semicolons, and the number of further ones."""
-    more = len(texts) - most
-    return "; ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
+    return list_texts(texts, most, "; ")
 
 
 def first_lines(texts: Sequence[str], most: int) -> list[str]:

@@ -40,7 +40,7 @@ from k2ktui.cli.terminal.tables import (
 from k2ktui.cli.views import group_columns
 from k2ktui.engine.moves.apply import WriteResult
 from k2ktui.engine.moves.failover import make_group_positions
-from k2ktui.engine.moves.groups import snapshot_notes
+from k2ktui.engine.moves.groups import Snapshot, list_members, members_json, snapshot_notes
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.plan import (
     Action,
@@ -58,7 +58,7 @@ from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import group_lines
 from k2ktui.present.formatting import WORDS, moment, number
-from k2ktui.present.groups import rereads_text
+from k2ktui.present.groups import member_columns, rereads_text
 from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.present.plans import plan_columns, summarize_plan
 from k2ktui.text import counted, duration, safe_message, safe_text
@@ -76,11 +76,16 @@ PLAN_COLUMNS = plan_columns(WORDS)
 )
 @options.optional_file
 @options.json
+@options.flag(
+    "--members",
+    "List who is in each group on both clusters instead: client id, instance id, host and "
+    "assigned partitions.",
+)
 @click.pass_context
-def groups(context: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+def groups(context: click.Context, files: tuple[str, ...], as_json: bool, members: bool) -> None:
     """Read both clusters once and print, if no subcommand is given."""
     name = context.invoked_subcommand
-    if name is not None and (files or as_json):
+    if name is not None and (files or as_json or members):
         raise click.UsageError(f"options of {name} go after it: k2ktui groups {name} -f FILE")
     if name is not None:
         return
@@ -89,6 +94,9 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool) -> Non
     from k2ktui.sync.moves.snapshot import take_snapshot
 
     flow = load_flow(files)
+    if members:
+        show_members(take_snapshot(flow, for_plans=False), as_json=as_json)
+        return
     reading = read_beside(flow.config)
     snapshot = take_snapshot(flow, for_plans=False, with_choices=True)
     positions = make_group_positions(snapshot, reading())
@@ -102,6 +110,16 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool) -> Non
     click.echo(rereads_text(*estimate_rereads(positions.rows)))
     for line in group_lines(positions.estimate, failed_over=positions.pair_state.moved):
         click.echo(line)
+
+
+def show_members(snapshot: Snapshot, *, as_json: bool) -> None:
+    """Print the members of groups."""
+    if as_json:
+        print_json(members_json(snapshot))
+        return
+    print_notes(snapshot_notes(snapshot))
+    title = f"Members of groups of {safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
+    print_table(title, member_columns(), list_members(snapshot), most=MOST)
 
 
 @groups.command(

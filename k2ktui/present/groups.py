@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.groups import Finding, GroupRow, MemberRow
+from k2ktui.engine.moves.members import GroupMember, describe_assigned
 from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, RereadEstimate, rate
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending, figure_column, group_column, partition_column
+from k2ktui.present.columns import (
+    Column,
+    descending,
+    figure_column,
+    group_column,
+    partition_column,
+    text_column,
+)
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, duration, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
@@ -56,6 +64,26 @@ def side_text(side: GroupSide) -> str:
         return formatting.NOT_AVAILABLE
     members = "" if side.members is None else f" {side.members}"
     return f"{safe_text(side.state, 24)}{members}"
+
+
+def member_columns() -> tuple[Column[MemberRow], ...]:
+    """Return the columns of a table of members."""
+    return (
+        group_column(lambda row: row.group),
+        text_column("cluster", lambda row: row.side, left=True),
+        text_column("client id", lambda row: _known_text(row.member.client_id), left=True),
+        text_column("instance id", lambda row: _known_text(row.member.instance_id), left=True),
+        text_column("host", lambda row: _known_text(row.member.host), left=True),
+        text_column("reads", lambda row: _reads(row.member), left=True),
+    )
+
+
+def _known_text(text: str) -> str:
+    return safe_text(text, 100) or formatting.NOT_AVAILABLE
+
+
+def _reads(member: GroupMember) -> str:
+    return describe_assigned(member.assigned) or formatting.NOT_AVAILABLE
 
 
 def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:

@@ -127,6 +127,7 @@ class ConsumerGroupReader:
                 },
                 error="; ".join(dict.fromkeys(errors)),
                 unsettled=committed.unsettled if committed else {},
+                named=tuple(member.named for member in state.members) if state else (),
             )
         if self._side == "target":
             for name in names:

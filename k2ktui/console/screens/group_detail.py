@@ -14,6 +14,7 @@ from k2ktui.console.visuals.shapes import flow, log_bounds, log_strip, markers, 
 from k2ktui.console.widgets.styled_text import fit, glyphs_of, wrap_lines
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.moves.groups import Finding, GroupRow
+from k2ktui.engine.moves.members import describe_member, sort_members
 from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
@@ -27,6 +28,8 @@ from k2ktui.watch.severity import describe_group
 # The lines of a position without a reason.
 _POSITION = 5
 _MOST_REASON = 3
+# Members have at most this part of the lines that are left beside a position.
+_SHARE = 2
 _WORDS = ("source", "target now", "source, target")
 _INTRODUCTION = (
     "The group under the cursor: what it would skip and read again on the target, and where it "
@@ -110,6 +113,8 @@ def _lines(shown: _Shown, width: int, height: int, glyphs: Glyphs) -> list[Line]
         lines = group_figures(group, largest, width, glyphs, old, compared=view.compares, gone=gone)
         if height - len(lines) < _POSITION:
             lines = short_figures(group, largest, width, glyphs, old)
+        spare = height - len(lines) - _POSITION * min(1, len(shown.rows))
+        lines += member_lines(group, width, max(0, spare) // _SHARE)
     room = height - len(lines)
     keys = [row_key(row) for row in shown.rows]
     drawn = _fitting(shown, 0, (width, room), glyphs)
@@ -182,6 +187,32 @@ def group_figures(
         said = f"{formatting.AT_LEAST} at least: unknown in {where}"
         is_partly = unknown < group.partitions
         lines += [(Cell(said, Tone.MUTED),)] if is_partly else []
+    return lines
+
+
+def member_lines(group: GroupSummary, width: int, most: int) -> list[Line]:
+    """Return the members of a group on both clusters, on at most so many lines.
+
+    Args:
+        group: its sums, with its members.
+        width: cells.
+        most: lines; the last one says how many members are left.
+    """
+    members = [
+        fact_lines([fact(f"On {side}", describe_member(member))], width)
+        for side, of in (("source", group.source), ("target", group.target))
+        for member in sort_members(of.named)
+    ]
+    left = sum(max(of.members or 0, len(of.named)) for of in (group.source, group.target))
+    lines: list[Line] = []
+    for member in members:
+        if len(lines) + len(member) + (left > 1) > most:
+            break
+        lines += member
+        left -= 1
+    if members and left and len(lines) < most:
+        others = f"{left:,} more" if lines else f"{left:,}"
+        lines.append(fact("Members", f"{others}: k2ktui groups --members"))
     return lines
 
 

@@ -142,7 +142,8 @@ class GroupsScreen(_GroupTable):
         From 120 columns on, the panel beside the table shows the group under the cursor; on a
         narrow terminal Enter opens it. Each of its partitions has the committed offset on the
         source and on the target, and where both are in the log that the source retains: full where
-        offsets translate exactly, light where they do not, dots where nothing is copied yet.
+        offsets translate exactly, light where they do not, dots where nothing is copied yet. On
+        source and On target name its members: client id, instance id, host and partitions.
 
         Deleted: a move skips unread records, because the target has deleted them; the panel says
         whether the source still has them. Not moved: the

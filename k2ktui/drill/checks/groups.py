@@ -23,6 +23,7 @@ from k2ktui.engine.drill.checks import (
 )
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.groups import Finding, GroupRow, GroupView
+from k2ktui.engine.moves.members import name_groups
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.operations import verify_content
 from k2ktui.sync.verify.verification import Verification
@@ -60,12 +61,12 @@ def check_source_groups(context: CheckContext) -> CheckFinding:
             f"{text}; {counted(len(unread), 'group')} cannot be read: {safe_text(name)}: {why}",
             f"Grant the admin principal of the source Describe on group {safe_text(name)}.",
         )
-    active = [name for name, view in snapshot.source.items() if not view.empty]
+    active = {name: view.named for name, view in snapshot.source.items() if not view.empty}
     # Of some topics, members may go on with others: the phase has looked what they read.
     stopped = context.has_reached(DrillPhase.STOP_CONSUMERS) and not context.facts.topics
     if active and stopped:
         return fails(
-            f"{text}; {counted(len(active), 'group')} with members: {first_names(active)}",
+            f"{text}; {counted(len(active), 'group')} with members: {name_groups(active)}",
             f"Stop the consumers of {first_names(active)} on the source, or leave these groups "
             "out: --groups.",
         )
@@ -129,13 +130,13 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
     """Pass if no group has members on the target or commits there without any."""
     snapshot = context.snapshot()
     names = sorted(snapshot.source)
-    active = [name for name, view in snapshot.target.items() if not view.empty and not view.error]
+    active = {name: view.named for name, view in snapshot.target.items() if view.is_active}
     unread = [name for name, view in snapshot.target.items() if view.error or view.unsettled]
     total = counted(len(names), "group")
     empty = "an offset is committed only for an empty group."
     if active:
         return fails(
-            f"{len(active):,} of {total} active on the target: {first_names(active)}",
+            f"{len(active):,} of {total} active on the target: {name_groups(active)}",
             f"Stop the consumers of {first_names(active)} on the target; {empty}",
         )
     context.cluster("target")

@@ -6,7 +6,7 @@ without joining is seen by new commits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -16,6 +16,7 @@ from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.topics import Reading, judge_reading
 from k2ktui.engine.moves.groups import EMPTY_STATES
+from k2ktui.engine.moves.members import GroupMember, name_groups
 from k2ktui.errors import Refused
 from k2ktui.kafka.wire.groups import GroupState
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
@@ -34,15 +35,22 @@ class SourceReaders:
         readings: whether each group reads the drill's topics; those that do not are left out.
         commits: the offsets that all of them have committed on these topics.
         unread: why groups could not be read.
+        members: of each of these groups, those that are known to read the topics; all of them
+            where it is known of none.
     """
 
     readings: Mapping[str, Reading]
     commits: Commits
     unread: tuple[str, ...]
+    members: Mapping[str, tuple[GroupMember, ...]]
 
     def of(self, *wanted: Reading) -> list[str]:
         """Return the groups of which one of these is known, sorted."""
         return sorted(name for name, reading in self.readings.items() if reading in wanted)
+
+    def name(self, groups: Collection[str]) -> str:
+        """Return groups with their members as text."""
+        return name_groups({group: self.members[group] for group in groups})
 
 
 def read_source_readers(session: Session, reader: ConsumerGroupReader) -> SourceReaders:
@@ -75,7 +83,13 @@ def read_source_readers(session: Session, reader: ConsumerGroupReader) -> Source
         reading = _judge(states[name], topics)
         if reading is Reading.YES or (reading is not Reading.NO and name in of_topics):
             readings[name] = reading
-    return SourceReaders(readings, commits, tuple(unread))
+    members = {name: _find_members(states[name], topics) for name in readings}
+    return SourceReaders(readings, commits, tuple(unread), members)
+
+
+def _find_members(state: GroupState, topics: Collection[str]) -> tuple[GroupMember, ...]:
+    reading = [m.named for m in state.members if m.topics and not m.topics.isdisjoint(topics)]
+    return tuple(reading or [member.named for member in state.members])
 
 
 def _judge(state: GroupState, topics: tuple[str, ...]) -> Reading:
@@ -90,7 +104,7 @@ def run_leave_topics(session: Session) -> PhaseResult:
     reader = ConsumerGroupReader(session.config, "source")
     needed, since = session.drill.options.frozen_s, monotonic()
     before: Commits = {}
-    seen = SourceReaders({}, {}, ())
+    seen = SourceReaders({}, {}, (), {})
 
     def look() -> tuple[bool, str]:
         nonlocal before, since, seen
@@ -102,7 +116,7 @@ def run_leave_topics(session: Session) -> PhaseResult:
         if seen.unread:
             return False, f"groups that cannot be read: {list_names(seen.unread, 1)}"
         if active:
-            return False, f"{counted(len(active), 'group')} on these topics: {_name(active)}"
+            return False, f"{counted(len(active), 'group')} on these topics: {seen.name(active)}"
         still = monotonic() - since
         text = f"no member reads these topics; commits unchanged for {duration(still)}"
         return still >= needed, f"{text} of {duration(needed)}"
@@ -121,7 +135,7 @@ def run_leave_topics(session: Session) -> PhaseResult:
         _ask(session, unknown)
     groups = counted(len({name for name, _, _ in seen.commits}), "group")
     text = f"no member of {groups} reads these topics, and no new commits for {duration(needed)}"
-    said = f"; by the operator's word: {_name(unknown)}" if unknown else ""
+    said = f"; by the operator's word: {name_partitions(unknown)}" if unknown else ""
     return PhaseResult(text + said)
 
 
@@ -151,11 +165,9 @@ def find_returned(session: Session) -> list[str]:
         ConnectionFailed, TimedOut: the source does not answer.
     """
     with closing(ConsumerGroupReader(session.config, "source")) as reader:
-        active = read_source_readers(session, reader).of(Reading.YES)
+        seen = read_source_readers(session, reader)
+    active = seen.of(Reading.YES)
     if not active:
         return []
-    return [f"{counted(len(active), 'group')} on these topics of the source again: {_name(active)}"]
-
-
-def _name(groups: list[str]) -> str:
-    return name_partitions(groups)
+    text = f"{counted(len(active), 'group')} on these topics of the source again"
+    return [f"{text}: {seen.name(active)}"]

@@ -23,6 +23,7 @@ from k2ktui.engine.drill.model import (
 from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
+from k2ktui.engine.moves.members import name_groups
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
 from k2ktui.engine.moves.ratings import estimate_by_checkpoints
@@ -328,9 +329,9 @@ def _await_empty(session: Session, plan: Plan) -> bool:
 
     def look() -> tuple[bool, str]:
         views = reader.views(names)
-        active = sorted(name for name, view in views.items() if not view.empty and not view.error)
-        named = list_names(active, _NAMED_GROUPS)
-        return not active, f"{counted(len(active), 'group')} with members on the target: {named}"
+        active = {name: view.named for name, view in views.items() if view.is_active}
+        text = f"{counted(len(active), 'group')} with members on the target"
+        return not active, f"{text}: {name_groups(active)}"
 
     try:
         session.wait(

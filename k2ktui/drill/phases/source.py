@@ -22,6 +22,7 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.moves.members import name_groups
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.admin.acls import denied_topics, deny_writes
@@ -197,14 +198,13 @@ def run_stop_consumers(session: Session) -> PhaseResult:
     def look() -> tuple[bool, str]:
         nonlocal before, since
         groups = _read_groups(session, reader)
-        active = sorted(name for name, view in groups.items() if not view.empty)
+        active = {name: view.named for name, view in groups.items() if not view.empty}
         now: dict[str, object] = {name: dict(view.offsets) for name, view in groups.items()}
         if now != before or active:
             since = monotonic()
         before = now
         if active:
-            names = name_partitions(active)
-            return False, f"{counted(len(active), 'group')} with members: {names}"
+            return False, f"{counted(len(active), 'group')} with members: {name_groups(active)}"
         still = monotonic() - since
         return (
             still >= needed,
@@ -215,7 +215,8 @@ def run_stop_consumers(session: Session) -> PhaseResult:
         session.wait(
             DrillPhase.STOP_CONSUMERS,
             look,
-            hint="Stop the consumers of these groups on the source.",
+            hint="Stop the consumers of these groups on the source; all of them: "
+            "k2ktui groups --members -f FILE.",
         )
     finally:
         reader.close()

@@ -16,6 +16,7 @@ from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.moves.choice import Choice
+from k2ktui.engine.moves.members import GroupMember, sort_members
 from k2ktui.engine.moves.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.moves.written import WrittenCommits, choice_in_force
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
@@ -42,6 +43,7 @@ class GroupView:
     Attributes:
         state: Kafka's group state; empty if the group does not exist there.
         members: number of members, None without permission to describe the group.
+        named: the members by name, as far as brokers say who they are.
         offsets: committed offsets.
         error: why the group could not be read, or is not moved; empty if it could.
         unsettled: of single partitions, why the committed offset is missing or not final.
@@ -55,11 +57,17 @@ class GroupView:
     error: str = ""
     unsettled: Mapping[Partition, str] = field(default_factory=dict)
     seen_at: float | None = None
+    named: tuple[GroupMember, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether the group has no active members."""
         return self.state in EMPTY_STATES and not self.members
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the group is known to have members."""
+        return not self.empty and not self.error
 
     def committed(self, at: Partition) -> CommittedOffset | None:
         """Return the committed offset of a partition; None if there is none."""
@@ -133,6 +141,57 @@ def snapshot_notes(snapshot: Snapshot) -> list[str]:
         at = moment(snapshot.commits_at)
         notes[0] += f"; its commits are from a snapshot of {at}, {age} old"
     return notes
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A member of a group on ``source`` or ``target``."""
+
+    group: str
+    side: str
+    member: GroupMember
+
+
+def list_members(snapshot: Snapshot) -> list[MemberRow]:
+    """Return the members of all groups on both clusters, by group."""
+    sides = (("source", snapshot.source), ("target", snapshot.target))
+    return [
+        MemberRow(name, side, member)
+        for name in sorted(snapshot.source.keys() | snapshot.target.keys())
+        for side, views in sides
+        if name in views
+        for member in sort_members(views[name].named)
+    ]
+
+
+def members_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the object that ``k2ktui groups --members --json`` prints."""
+
+    def of(view: GroupView | None) -> dict[str, Any] | None:
+        if view is None:
+            return None
+        named = [member.as_json() for member in sort_members(view.named)]
+        # Who is not known is not nobody.
+        return {
+            "state": view.state,
+            "error": view.error,
+            "members": None if view.members is None else named,
+        }
+
+    return {
+        "pipeline": snapshot.pipeline,
+        "taken_at": snapshot.taken_at,
+        "source_down": snapshot.source_down,
+        "notes": reading_notes(replace(snapshot, source_down="")),
+        "groups": [
+            {
+                "group": name,
+                "source": of(snapshot.source.get(name)),
+                "target": of(snapshot.target.get(name)),
+            }
+            for name in sorted(snapshot.source.keys() | snapshot.target.keys())
+        ],
+    }
 
 
 def reading_notes(snapshot: Snapshot) -> list[str]:

@@ -13,12 +13,15 @@ from operator import attrgetter
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Finding, GroupRow, GroupView
+from k2ktui.engine.moves.members import GroupMember
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.text import counted, safe_text
 
 SourceEnds = Mapping[tuple[str, int], int | None]
 TargetEnds = Mapping[tuple[str, int | None], int | None]
+# A view is kept in memory and recorded: of more members, the others are only counted.
+_NAMED_MEMBERS = 50
 
 
 @total_ordering
@@ -118,11 +121,15 @@ def _rate_position(row: GroupRow) -> Rating:
 
 @dataclass(frozen=True, slots=True)
 class GroupSide:
-    """A group on one cluster: Kafka's state name, members (None: unknown), and any error."""
+    """A group on one cluster: Kafka's state name, members (None: unknown), and any error.
+
+    ``named`` are the first of its members by name.
+    """
 
     state: str = ""
     members: int | None = None
     error: str = ""
+    named: tuple[GroupMember, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -422,4 +429,6 @@ def _lag(rows: Sequence[GroupRow], ends: SourceEnds) -> int | None:
 
 
 def _side(view: GroupView | None) -> GroupSide:
-    return GroupSide() if view is None else GroupSide(view.state, view.members, view.error)
+    if view is None:
+        return GroupSide()
+    return GroupSide(view.state, view.members, view.error, view.named[:_NAMED_MEMBERS])

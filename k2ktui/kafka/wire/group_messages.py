@@ -19,6 +19,7 @@ from kafka.protocol.consumer.group import (
     OffsetFetchRequest,
 )
 
+from k2ktui.engine.moves.members import GroupMember, make_member
 from k2ktui.kafka.wire.codes import GROUP_ACTIVE, Code, code_name
 from k2ktui.kafka.wire.group_coordinator import PASSING, BatchRequest, GroupError
 from k2ktui.kafka.wire.subscriptions import read_assignment, read_subscription
@@ -66,14 +67,13 @@ class Member:
     """A member of a group.
 
     Attributes:
-        host: as the broker reports it, such as ``/10.0.0.7``.
+        named: who it is, and what it is assigned.
         topics: those that it subscribes to, or is assigned; None if they are not known.
         pattern: the regular expression that the broker resolves for it (KIP-848); "" without one.
     """
 
     id: str
-    client_id: str
-    host: str
+    named: GroupMember
     topics: frozenset[str] | None = None
     pattern: str = ""
 
@@ -179,18 +179,21 @@ def _read_group_state(group: Any, kind: str) -> GroupState | GroupError:
 def _read_modern_member(_: Any, m: Any) -> Member:
     assigned = (*m.assignment.topic_partitions, *m.target_assignment.topic_partitions)
     topics = frozenset([*m.subscribed_topic_names, *(part.topic_name for part in assigned)])
-    return Member(m.member_id, m.client_id, m.client_host, topics, m.subscribed_topic_regex or "")
+    now = {part.topic_name: part.partitions for part in m.assignment.topic_partitions}
+    named = make_member(m.client_id, m.client_host, m.instance_id or "", now)
+    return Member(m.member_id, named, topics, m.subscribed_topic_regex or "")
 
 
 def _read_classic_member(group: Any, m: Any) -> Member:
     """Return a member; brokers say what it reads only of a stable group of consumers."""
-    topics = None
+    topics = assigned = None
     if group.group_state == _STABLE and group.protocol_type == _CONSUMER:
         subscribed = read_subscription(bytes(m.member_metadata or b""))
         assigned = read_assignment(bytes(m.member_assignment or b""))
         if subscribed is not None and assigned is not None:
-            topics = subscribed | assigned
-    return Member(m.member_id, m.client_id, m.client_host, topics)
+            topics = subscribed | assigned.keys()
+    named = make_member(m.client_id, m.client_host, m.group_instance_id or "", assigned)
+    return Member(m.member_id, named, topics)
 
 
 def fetch_offsets(version: int, *, require_stable: bool) -> BatchRequest[FetchedOffsets]:

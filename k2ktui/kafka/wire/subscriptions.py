@@ -1,4 +1,4 @@
-"""Which topics a member of a consumer group reads: the consumer protocol's bytes, decoded.
+"""What a member of a consumer group reads: the consumer protocol's bytes, decoded.
 
 A member wrote them, so they are hostile input: what is damaged is unknown, never empty. Later
 versions append fields, which kafka-python's own classes would require.
@@ -26,23 +26,23 @@ def read_subscription(raw: bytes) -> frozenset[str] | None:
         return None
 
 
-def read_assignment(raw: bytes) -> frozenset[str] | None:
-    """Return the topics of a ``ConsumerProtocolAssignment``; None if they cannot be read.
+def read_assignment(raw: bytes) -> dict[str, tuple[int, ...]] | None:
+    """Return what a ``ConsumerProtocolAssignment`` assigns; None if it cannot be read.
 
     A member without any bytes is assigned nothing.
     """
     if not raw:
-        return frozenset()
+        return {}
     reader = ProtocolReader(memoryview(raw))
-    topics = set()
+    assigned: dict[str, tuple[int, ...]] = {}
     try:
         reader.unpack(_SHORT)
         for _ in range(_count(reader)):
-            topics.add(_text(reader))
-            reader.take(_INT.size * _count(reader))
+            topic, raw_numbers = _text(reader), reader.take(_INT.size * _count(reader))
+            assigned[topic] = tuple(number for (number,) in _INT.iter_unpack(raw_numbers))
     except (ValueError, struct.error):
         return None
-    return frozenset(topics)
+    return assigned
 
 
 def _count(reader: ProtocolReader) -> int:

@@ -148,7 +148,7 @@ def _group(flow: FlowProperties) -> list[str]:
         return [f"its workers' group {safe_text(name)} cannot be described: {state.error}"]
     if state.state in EMPTY_STATES and not state.members:
         return []
-    hosts = ", ".join(sorted({safe_text(member.host) for member in state.members}))
+    hosts = ", ".join(sorted({safe_text(member.named.host) for member in state.members}))
     return [f"its workers' group {safe_text(name)} is {state.state}, with members on {hosts}"]
 
 

@@ -186,8 +186,8 @@ def test_groups_are_described_with_their_members(target: KafkaNode, connect: Con
         for group, kind in ((old, "classic"), (new, "consumer")):
             assert (states[group].state, states[group].kind) == ("Stable", kind)
             (only,) = states[group].members
-            assert only.client_id == f"app-of-{group}"
-            assert only.host == "/127.0.0.1"
+            assert only.named.client_id == f"app-of-{group}"
+            assert only.named.host == "127.0.0.1"
         assert states[new].members[0].id == consumer.memberid()
         assert {state.error for state in states.values()} == {""}
 

@@ -15,6 +15,7 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner, RunnerState
+from k2ktui.engine.moves.members import make_member
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -127,7 +128,11 @@ class Made:
         where = (at.topic, at.partition)
         known = self.source_groups.get(name, GroupView(state, members, {}))
         offsets = {**known.offsets, where: CommittedOffset(offset)}
-        self.source_groups[name] = GroupView(state, members, offsets)
+        named = tuple(
+            make_member(f"{name}-{n}", f"/10.0.0.{n + 1}", "", {at.topic: [n]})
+            for n in range(members)
+        )
+        self.source_groups[name] = GroupView(state, members, offsets, named=named)
         self.target_groups[name] = GroupView("Empty" if now is not None else "", 0, {})
         self.rows.append(
             GroupRow(

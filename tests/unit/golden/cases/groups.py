@@ -8,7 +8,9 @@ from pathlib import Path
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
+from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.journal import JournalHeader
+from k2ktui.engine.moves.members import make_member
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, dump_plan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
@@ -148,9 +150,15 @@ def groups(_: Path) -> list[Typed]:
     """Groups of a pipeline; none; no cluster."""
     read = "k2ktui.sync.moves.snapshot.take_snapshot"
     none = replace(READ, source={}, target={})
+    static = make_member("billing-7", "/10.0.0.7", "b7", {"orders": [0, 1, 3]})
+    named = replace(
+        READ, source={**READ.source, "billing": GroupView("Stable", 1, named=(static,))}
+    )
     return [
         typed("groups -f orders.yaml", {read: READ, **PAIR}),
         typed("groups -f orders.yaml --json", {read: READ, **PAIR}),
+        typed("groups -f orders.yaml --members", {read: named}),
+        typed("groups -f orders.yaml --members --json", {read: named}),
         typed("groups -f orders.yaml", {read: none, **PAIR}),
         typed("groups -f orders.yaml", {read: NO_TARGET, **PAIR}),
         typed("groups"),
