@@ -8,6 +8,7 @@ from typing import Any
 
 from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.clients import MOST_CLIENTS, MOST_OF_GROUP, GroupClient
 from k2ktui.engine.drill.format import find_broken_event, report_content, report_digest
 from k2ktui.engine.drill.hooks import describe_results, describe_run
 from k2ktui.engine.drill.model import (
@@ -414,6 +415,7 @@ def _sections(drill: Drill, rehearsals: Sequence[Rehearsal]) -> Iterator[Section
             rows=list_rows(map(_group, drill.groups)),
             lines=tuple(map(_group_line, drill.groups)),
         )
+    yield from _clients(drill)
     yield from _checkpoints(drill.groups)
     if rehearsals:
         yield _trend(rehearsals)
@@ -584,6 +586,37 @@ def _hooks(drill: Drill) -> Iterator[Section]:
             if output:
                 lines = tuple(output.splitlines())
                 yield Section(f"Output of the {name}, attempt {hook.attempts}", items=lines)
+
+
+def _clients(drill: Drill) -> Iterator[Section]:
+    """Yield a table of the groups' clients; nothing if none was seen on the source."""
+    watched = drill.record(DrillPhase.WATCH_CLIENTS).began_ms is not None
+    rows = tuple(
+        (
+            safe_text(group.group),
+            client.name,
+            client.reads or "—",
+            _came(client) if watched else "—",
+        )
+        for group in drill.groups
+        for client in group.clients
+    )
+    if not rows:
+        return
+    columns = ("group", "client on the source", "read there", "gap until it joined on the target")
+    text = ""
+    if any(len(group.clients) == MOST_OF_GROUP for group in drill.groups) or (
+        len(rows) >= MOST_CLIENTS
+    ):
+        text = f"The first {MOST_OF_GROUP} of each group, and {MOST_CLIENTS} in all."
+    lines = tuple(_name_cells(columns, row) for row in rows)
+    yield Section("Clients", text, columns=columns, rows=list_rows(rows), lines=lines)
+
+
+def _came(client: GroupClient) -> str:
+    if client.gap_s is None:
+        return "not seen there by one of its names"
+    return f"at most {duration(client.gap_s, tenths=True)}"
 
 
 def _checkpoints(groups: Collection[GroupResult]) -> Iterator[Section]:

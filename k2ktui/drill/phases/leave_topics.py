@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.drill.logs import name_partitions
+from k2ktui.drill.phases.moves import note_on_source
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.topics import Reading, judge_reading
@@ -110,6 +111,7 @@ def run_leave_topics(session: Session) -> PhaseResult:
         nonlocal before, since, seen
         seen = read_source_readers(session, reader)
         active = seen.of(Reading.YES, Reading.JOINING)
+        note_on_source(session, {name: seen.members[name] for name in active})
         if seen.commits != before or active or seen.unread:
             since = monotonic()
         before = seen.commits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import time
 
@@ -13,6 +13,7 @@ from k2ktui.drill.operator import agree_question
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.clients import MOST_CLIENTS, see_on_source
 from k2ktui.engine.drill.model import (
     ChangeKind,
     ChangeStatus,
@@ -23,7 +24,7 @@ from k2ktui.engine.drill.model import (
 from k2ktui.engine.drill.steps import find_change
 from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
-from k2ktui.engine.moves.members import name_groups
+from k2ktui.engine.moves.members import GroupMember, name_groups
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
 from k2ktui.engine.moves.ratings import estimate_by_checkpoints
@@ -72,6 +73,24 @@ def keep_group_results(session: Session, plan: Plan) -> None:
     session.change_drill(
         lambda drill: replace(drill, groups=_group_results(drill, plan, knows_active=not down))
     )
+    if session.snapshot is not None and not any(group.clients for group in session.drill.groups):
+        views = session.snapshot.source
+        note_on_source(session, {name: view.named for name, view in views.items()})
+
+
+def note_on_source(session: Session, members: Mapping[str, Collection[GroupMember]]) -> None:
+    """Record who is in the drill's groups on the source: once they have left, nobody can tell."""
+    now = int(time() * 1000)
+
+    def note(drill: Drill) -> Drill:
+        room, groups = MOST_CLIENTS - sum(len(group.clients) for group in drill.groups), []
+        for group in drill.groups:
+            clients = see_on_source(group.clients, members.get(group.group, ()), now, room)
+            room -= len(clients) - len(group.clients)
+            groups.append(replace(group, clients=clients))
+        return replace(drill, groups=tuple(groups))
+
+    session.change_drill(note)
 
 
 def _group_results(drill: Drill, plan: Plan, *, knows_active: bool) -> tuple[GroupResult, ...]:

@@ -16,6 +16,7 @@ from k2ktui.drill.logs import (
     name_partitions,
 )
 from k2ktui.drill.phases.leave_topics import run_leave_topics
+from k2ktui.drill.phases.moves import note_on_source
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
@@ -199,6 +200,7 @@ def run_stop_consumers(session: Session) -> PhaseResult:
         nonlocal before, since
         groups = _read_groups(session, reader)
         active = {name: view.named for name, view in groups.items() if not view.empty}
+        note_on_source(session, active)
         now: dict[str, object] = {name: dict(view.offsets) for name, view in groups.items()}
         if now != before or active:
             since = monotonic()

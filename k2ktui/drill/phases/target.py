@@ -21,6 +21,7 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.changes import dump_fenced, dump_host
 from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.clients import Clients, describe_come, find_missing, see_on_target
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill.steps import (
     describe_phase_of,
@@ -233,25 +234,34 @@ def run_watch_clients(session: Session) -> PhaseResult:
     # Without the source it is not known which groups were active: those that come are watched.
     unknown = {group.group for group in groups if group.was_active is None} & applied.keys()
     newest, changed_at = frozenset[str](), monotonic()
+    # The clients that have not come, by group, and when one of them came last.
+    missing: dict[str, Clients] = {}
+    left, left_at = -1, monotonic()
     reader = TargetClusterReader(session.config)
     watched: dict[str, GroupResult] = {}
 
     def look() -> tuple[bool, str]:
-        nonlocal watched, newest, changed_at
-        watched = _watch(session, reader, applied)
+        nonlocal watched, newest, changed_at, left, left_at
+        watched = _watch(session, reader, applied, missing)
         seen = frozenset(name for name in unknown if watched[name].joined)
         if seen != newest:
             newest, changed_at = seen, monotonic()
         late = [name for name in sorted(expected | seen) if not _is_started(watched[name])]
         awaits = unknown and (not seen or monotonic() - changed_at < _NO_MORE_S)
-        return not late and not awaits, _describe_clients(watched, expected, unknown)
+        now = sum(map(len, missing.values()))
+        if now != left:
+            left, left_at = now, monotonic()
+        # The others of a group follow its first client soon, or not at all.
+        follows = bool(left) and monotonic() - left_at < _NO_MORE_S
+        text = _describe_clients(watched, expected, unknown, missing)
+        return not (late or awaits or follows), text
 
     try:
         live = session.wait(
             DrillPhase.WATCH_CLIENTS, look, hint="", timeout=session.drill.options.watch_s
         )
     except TimedOut:
-        live = _describe_clients(watched, expected, unknown)
+        live = _describe_clients(watched, expected, unknown, missing)
     finally:
         reader.close()
     session.reads = find_reads(session, plan)
@@ -264,12 +274,17 @@ def run_watch_clients(session: Session) -> PhaseResult:
 
 
 def _describe_clients(
-    watched: Mapping[str, GroupResult], expected: Collection[str], unknown: Collection[str]
+    watched: Mapping[str, GroupResult],
+    expected: Collection[str],
+    unknown: Collection[str],
+    missing: Mapping[str, Clients],
 ) -> str:
-    """Return how many groups read on the target, in one line."""
+    """Return how many groups read on the target, and which clients have come, in one line."""
     names = [*expected, *unknown]
     started = [name for name in names if _is_started(watched[name])]
     text = f"{len(started):,} of {counted(len(names), 'group')} read on the target"
+    come = describe_come({name: watched[name].clients for name in names}, missing)
+    text += f"; {come}" if come else ""
     if not unknown:
         return text
     left = sorted(set(unknown) - set(started))
@@ -282,9 +297,12 @@ def _is_started(result: GroupResult) -> bool:
 
 
 def _watch(
-    session: Session, reader: TargetClusterReader, applied: Mapping[str, Sequence[PlanRow]]
+    session: Session,
+    reader: TargetClusterReader,
+    applied: Mapping[str, Sequence[PlanRow]],
+    missing: dict[str, Clients],
 ) -> dict[str, GroupResult]:
-    """Read the groups on the target once, and record what is seen."""
+    """Read the groups on the target once, and record what is seen; update who is missing."""
     views = reader.views(sorted(applied))
     ends = {
         at: log.end
@@ -294,8 +312,11 @@ def _watch(
     }
     known = {group_result.group: group_result for group_result in session.drill.groups}
     for group, rows in applied.items():
-        before = known.get(group, GroupResult(group))
-        known[group] = _judge(before, views.get(group), rows, ends)
+        before, view = known.get(group, GroupResult(group)), views.get(group)
+        members = view.named if view is not None else ()
+        clients = see_on_target(before.clients, members, int(time() * 1000))
+        known[group] = _judge(replace(before, clients=clients), view, rows, ends)
+        missing[group] = find_missing(clients, len(members))
     first = min((result.first_ms for result in known.values() if result.first_ms), default=None)
     session.change_drill(
         lambda drill: replace(

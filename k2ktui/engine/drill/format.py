@@ -110,12 +110,10 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     The hash of a report of an earlier release covers what that release wrote.
     """
     value = asdict(drill)
-    for record in value["phases"]:
-        if not record["failed_checks"]:
-            del record["failed_checks"]
-    for check in value["checks"]:
-        if not check["at_ms"]:
-            del check["at_ms"]
+    for many, name in (("phases", "failed_checks"), ("checks", "at_ms"), ("groups", "clients")):
+        for record in value[many]:
+            if not record[name]:
+                del record[name]
     for name in ("site", "objectives"):
         if value[name] is None:
             del value[name]

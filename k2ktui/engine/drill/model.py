@@ -18,6 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.clients import GroupClient
 from k2ktui.engine.drill.hooks import HookRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.site_mark import SiteMark
@@ -256,6 +257,7 @@ class GroupResult:
         note: what the operator should know.
         checkpoints: effect of MirrorMaker 2's checkpoints, for comparison with ``reread`` and
             ``skipped``; None if k2ktui copies.
+        clients: the first of its members on the source, and when they came to the target.
     """
 
     group: Text
@@ -270,6 +272,7 @@ class GroupResult:
     first_ms: Millis | None = None
     note: Text = ""
     checkpoints: CheckpointEffect | None = None
+    clients: tuple[GroupClient, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

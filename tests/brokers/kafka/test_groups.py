@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from k2ktui.engine.moves.members import GroupMember, make_member
 from k2ktui.errors import Refused
 from k2ktui.kafka.wire.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit, GroupState
 from k2ktui.runtime.node import KafkaNode
@@ -55,10 +56,11 @@ def groups(
 
 @contextlib.contextmanager
 def member(
-    node: KafkaNode, group: str, topic: str, protocol: str = "classic"
+    node: KafkaNode, group: str, topic: str, protocol: str = "classic", instance: str = ""
 ) -> Iterator[Consumer]:
-    """A consumer that has joined, and got a partition."""
+    """A consumer that has joined, and got a partition; a static member with an instance id."""
     settings = client(node, group_id=group, group_protocol=protocol, client_id=f"app-of-{group}")
+    settings |= {"group.instance.id": instance} if instance else {}
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.subscribe([topic])
 
@@ -190,6 +192,22 @@ def test_groups_are_described_with_their_members(target: KafkaNode, connect: Con
             assert only.named.host == "127.0.0.1"
         assert states[new].members[0].id == consumer.memberid()
         assert {state.error for state in states.values()} == {""}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("instance", ["", "static-1"])
+def test_members_are_named_with_what_they_read(
+    target: KafkaNode, connect: Connect, protocol: str, instance: str
+) -> None:
+    topic, group = create_topic(target, partitions=3), unique_name("named")
+    expected = make_member(f"app-of-{group}", "127.0.0.1", instance, {topic: [0, 1, 2]})
+    groups = connect(target)
+    with member(target, group, topic, protocol, instance):
+
+        def named() -> list[GroupMember]:
+            return [member.named for member in groups.describe([group])[group].members]
+
+        eventually(lambda: named() == [expected], f"{group} is named as {expected}")
 
 
 @pytest.mark.slow

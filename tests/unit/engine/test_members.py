@@ -41,7 +41,7 @@ def test_spans_of_partitions_name_each_partition_once(numbers: set[int]) -> None
     member = make_member("c", "h", "", {"t": numbers})
     assert member.assigned == (("t", tuple(sorted(numbers))),)
     text = describe_assigned(member.assigned).removeprefix("t ").partition(" and ")[0]
-    read = []
+    read: list[int] = []
     for span in text.split(","):
         first, _, last = span.partition("-")
         read += range(int(first), int(last or first) + 1)
