@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
@@ -10,16 +11,20 @@ from time import time
 from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.engine.producers import Written
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, partitions_of
 from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader, KafkaRecord
+from k2ktui.log.writers import WriterReader
 from k2ktui.replication.topics.record_times import read_times
 from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.text import list_names, safe_text
+
+log = logging.getLogger(__name__)
 
 _NAMED = 3
 _AGE_S = 15.0
@@ -88,11 +93,13 @@ class SourceLogs:
         self._flow, self._source = flow, source
         self._mappings = flow.open_mappings(source, target)
         self._content = ContentReader(source)
+        self._writers = WriterReader(source)
 
     def close(self) -> None:
         """Disconnect."""
         self._mappings.close()
         self._content.close()
+        self._writers.close()
 
     def topics(self) -> list[str]:
         """Return the source's topics that are replicated, or are to be.
@@ -162,6 +169,15 @@ class SourceLogs:
             offset = position.offset if position else None
             ends.append(SourceLogEnd(at, offset, starts[name], stable[name], high[name]))
         return KnownLogs(self._pass_markers(ends) if self._flow.is_mirror else ends, unread, gone)
+
+    def read_writers(self, before: Iterable[SourceLogEnd]) -> list[Written]:
+        """Return who has written since these ends of partitions were read, as far as is known."""
+        starts = {(end.at.topic, end.at.partition): end.high for end in before}
+        try:
+            return self._writers.read(starts) if starts else []
+        except (ConnectionFailed, TimedOut) as error:
+            log.info("producers on the source not read: %s", error.message)
+            return []
 
     def _pass_markers(self, ends: list[SourceLogEnd]) -> list[SourceLogEnd]:
         """Return the ends with positions behind markers of transactions at the end of a log.

@@ -74,6 +74,11 @@ class Batch(NamedTuple):
         """Whether it is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
+    @property
+    def producer_epoch(self) -> int:
+        """Epoch of its producer; -1 if it has none."""
+        return -1 if self.magic < 2 else int(HEADER.unpack_from(self.view)[10])
+
     def crc_ok(self) -> bool:
         """Whether its checksum is correct: CRC-32C, or CRC-32 for magic 0 and 1."""
         if self.magic < 2:

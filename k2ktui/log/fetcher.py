@@ -116,6 +116,8 @@ class Fetcher:
         requests: Mapping[Partition, PartitionRequest],
         timeout: float,
         partition_bytes: int = NEAR_BYTES,
+        *,
+        isolation: int = READ_COMMITTED,
     ) -> None:
         """Serve every request, or refuse it when the timeout expires.
 
@@ -123,12 +125,14 @@ class Fetcher:
             requests: requests by topic and partition.
             timeout: seconds.
             partition_bytes: maximum bytes per partition and fetch.
+            isolation: with ``READ_UNCOMMITTED``, batches of open and aborted transactions are
+                committed ones, up to the high watermark.
 
         Raises:
             ConnectionFailed: no broker responded, or authentication failed.
             ConfigError: the client properties are not usable.
         """
-        reading = _Reading(requests, timeout, partition_bytes)
+        reading = _Reading(requests, timeout, partition_bytes, isolation)
         if requests:
             self._connect(timeout).run(reading.run)
 
@@ -160,8 +164,13 @@ class _Reading:
     """One run: rounds of one request per leader, until all is served or the timeout expires."""
 
     def __init__(
-        self, requests: Mapping[Partition, PartitionRequest], timeout: float, partition_bytes: int
+        self,
+        requests: Mapping[Partition, PartitionRequest],
+        timeout: float,
+        partition_bytes: int,
+        isolation: int,
     ) -> None:
+        self._isolation = isolation
         self._left = {
             at: request for at, request in requests.items() if request.next_offset() is not None
         }
@@ -317,7 +326,7 @@ class _Reading:
             at: (offset, FAR_BYTES if at in self._starved else self._bytes)
             for at, offset in asked.items()
         }
-        return fetch_request(wanted, isolation=READ_COMMITTED, max_bytes=_RESPONSE_BYTES)
+        return fetch_request(wanted, isolation=self._isolation, max_bytes=_RESPONSE_BYTES)
 
     async def _measure(self, connection: Wire, node: int) -> set[Partition]:
         """Query the bounds of logs for which the fetch offset was out of range.

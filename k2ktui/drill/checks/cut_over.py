@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeVar
 
 from k2ktui.config.model import PipelineConfig
@@ -26,6 +26,7 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.producers import UNKNOWN, Writers, name_writers
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.probe import Probe
@@ -52,12 +53,17 @@ def check_producers(context: CheckContext) -> CheckFinding:
     """
     seconds = context.limits.frozen_s
 
-    def read(logs: SourceLogs) -> tuple[KnownLogs, KnownLogs]:
-        before = logs.read_known()
+    def read(logs: SourceLogs) -> tuple[KnownLogs, KnownLogs, Writers]:
+        before, writers = logs.read_known(), Writers()
+        writers.add((), monotonic())
         sleep(seconds)
-        return before, logs.read_known()
+        after = logs.read_known()
+        changed = count_written(before.ends, after.ends)
+        written = [end for end in before.ends if end.at in changed]
+        writers.add(logs.read_writers(written), monotonic())
+        return before, after, writers
 
-    before, after = _read_logs(context, "the source's end offsets twice", read)
+    before, after, writers = _read_logs(context, "the source's end offsets twice", read)
     unknown = {*before.unread, *after.unread}
     was, now = ({end.at for end in logs.ends} for logs in (before, after))
     known = {at for at in was | now if at not in unknown and at.topic not in unknown}
@@ -72,7 +78,9 @@ def check_producers(context: CheckContext) -> CheckFinding:
         gone = moved.keys() - now
         shown = [f"{at} by {moved[at]:,}" for at in moved.keys() & was & now]
         shown += [f"{at} appeared" for at in appeared] + [f"{at} is gone" for at in gone]
-        return fails(f"{text}: {first_names(shown)}", _stop_changes(moved, appeared | gone))
+        who = name_writers(writers.list())
+        by = f"; written by {who}; {UNKNOWN}" if who else ""
+        return fails(f"{text}: {first_names(shown)}{by}", _stop_changes(moved, appeared | gone))
     if held:
         first = held[0]
         return fails(

@@ -21,9 +21,10 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
-from k2ktui.engine.drill.steps import find_change
+from k2ktui.engine.drill.steps import drill_command, find_change
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.members import name_groups
+from k2ktui.engine.producers import Writers, name_writers
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.admin.acls import denied_topics, deny_writes
@@ -33,6 +34,8 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, duration, moment, safe_text
 
 _STILL_S = 5.0
+# Producers that the journal names; of more, it says nothing.
+_MOST_NAMED = 20
 
 
 def run_lag(session: Session) -> PhaseResult:
@@ -89,28 +92,40 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
 
 def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
     needed = session.drill.options.frozen_s
+    abort = drill_command(session.drill, "abort")
+    # Where people stop the producers, some that still write are no surprise.
+    by_people = session.drill.options.fence.is_by_people
+    way = "" if by_people else f"; wait until they stop, or take the fence back: {abort}"
     before: list[SourceLogEnd] = []
-    since = monotonic()
+    since, writers = monotonic(), Writers()
 
     def look() -> tuple[bool, str]:
         nonlocal before, since
         ends = logs.read()
-        written = count_written(before, ends)
+        written = count_written(before, ends) if before else {}
         held = [end.at for end in ends if end.in_transactions]
+        # What was open before the first reading is told by its first offset.
+        moved = [end for end in before or _begin_at_stable(ends) if end.at in {*written, *held}]
+        writers.add(logs.read_writers(moved), monotonic())
+        _note_writers(session, writers)
         if written or held:
             since = monotonic()
-        first, before = not before, ends
+        before = ends
         still = monotonic() - since
+        who = name_writers(writers.list())
         if held:
-            return False, f"open transactions on {name_partitions(held)}"
-        if written and not first:
-            return False, f"still written: {name_partitions(written)}"
+            text = f"open transactions on {name_partitions(held)}"
+            return False, f"{text}; written by {who}" if who else text
+        if written:
+            text = f"still written: {name_partitions(written)}"
+            return False, f"{text}, by {who}{way}" if who else text + way
         return still >= needed, f"no write for {duration(still)} of {duration(needed)}"
 
     session.wait(
         DrillPhase.FENCE_PRODUCERS,
         look,
-        hint="Stop the producers that still write to the source, and end open transactions there.",
+        hint="Stop the producers that still write to the source, and end open transactions there. "
+        f"Or abort the drill, which takes its fence back: {abort}.",
     )
     session.change_drill(
         lambda drill: replace(
@@ -121,6 +136,18 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
     return PhaseResult(
         f"nothing was written for {duration(needed)} to {ends}, and no transaction is open"
     )
+
+
+def _note_writers(session: Session, writers: Writers) -> None:
+    """Write into the journal who is seen to write for the first time."""
+    new = writers.list_new(_MOST_NAMED)
+    if new:
+        text = f"written to the source while it is fenced: {name_writers(new, _MOST_NAMED)}"
+        session.write(text, phase=str(DrillPhase.FENCE_PRODUCERS))
+
+
+def _begin_at_stable(ends: list[SourceLogEnd]) -> list[SourceLogEnd]:
+    return [replace(end, high=end.stable) for end in ends]
 
 
 def find_written(session: Session, ends: list[SourceLogEnd]) -> str:

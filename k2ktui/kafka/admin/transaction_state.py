@@ -111,8 +111,29 @@ async def list_transactional_ids(wire: Wire, deadline: float) -> frozenset[str] 
     """
     if wire.version_of(ListTransactionsRequest) < 0:
         return None
+    return frozenset(await _list_transactions(wire, (), deadline))
+
+
+async def find_transactional_ids(
+    wire: Wire, producer_ids: Collection[int], deadline: float
+) -> dict[int, str]:
+    """Return the transactional ids that have these producer ids now; {} before Kafka 3.0.
+
+    Those that the principal may not describe are missing. Arguments and errors as for
+    :func:`list_transactional_ids`.
+    """
+    if not producer_ids or wire.version_of(ListTransactionsRequest) < 0:
+        return {}
+    ids = await _list_transactions(wire, producer_ids, deadline)
+    return {producer_id: name for name, producer_id in ids.items()}
+
+
+async def _list_transactions(
+    wire: Wire, producer_ids: Collection[int], deadline: float
+) -> dict[str, int]:
+    """Return producer ids by transactional id: these producers', or all."""
     until = monotonic() + deadline
-    ids: set[str] = set()
+    ids: dict[str, int] = {}
     asked: set[int] = set()
     code: int = Code.NETWORK_EXCEPTION
     while True:
@@ -120,15 +141,15 @@ async def list_transactional_ids(wire: Wire, deadline: float) -> frozenset[str] 
             # Again after each round: a coordinator may have moved to a broker that has started.
             left = [node for node in await wire.brokers(_left(until)) if node not in asked]
             if asked and not left:
-                return frozenset(ids)
+                return ids
             for node in left:
                 request = ListTransactionsRequest(
-                    state_filters=[], producer_id_filters=[], max_version=0
+                    state_filters=[], producer_id_filters=list(producer_ids), max_version=0
                 )
                 response = await wire.send(request, node, _left(until))
                 code = response.error_code
                 if code == Code.NONE:
-                    ids |= {state.transactional_id for state in response.transaction_states}
+                    ids |= {s.transactional_id: s.producer_id for s in response.transaction_states}
                     asked.add(node)
                 elif code not in COORDINATOR_RETRIABLE:
                     raise CoordinatorError(code, "ListTransactions")

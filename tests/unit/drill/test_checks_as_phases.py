@@ -14,16 +14,18 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill import copier
+from k2ktui.drill import logs as logs_module
 from k2ktui.drill.checks import after, cut_over
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.registration import Ask
 from k2ktui.drill.logs import SourceLogs, count_written
 from k2ktui.drill.phases import moves, source
 from k2ktui.drill.session import PhaseResult, Session
-from k2ktui.engine.drill.checks import CheckFinding, DrillCheckOutcome
+from k2ktui.engine.drill.checks import CheckFinding, DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill.model import Fence
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.plan import Action
+from k2ktui.engine.producers import Producer, Written
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
@@ -31,9 +33,36 @@ from k2ktui.kafka.topic_description import TopicDescription
 from k2ktui.replication.topics.record_times import RecordTimes
 from k2ktui.sync.flow import CopierObservation, Flow, FlowKind
 from k2ktui.sync.mapping.source import CopierState, MappingSource, NothingCopied
+from tests.support.drill.made_drills import new_drill
 from tests.unit.engine.test_plan import PLAN, ROW
 from tests.unit.golden.cases.clusters import ClusterAnswers, Partition
 from tests.unit.replication.test_deleted_topics import config
+
+
+@dataclass
+class FakeWriters:
+    """Who writes to the source, and where the logs ended when it was asked."""
+
+    written: list[Written] = field(default_factory=list)
+    asked: list[Mapping[Partition, int]] = field(default_factory=list)
+
+    def __call__(self, _: object) -> FakeWriters:
+        return self
+
+    def read(self, starts: Mapping[Partition, int]) -> list[Written]:
+        self.asked.append(starts)
+        return self.written
+
+    def close(self) -> None:
+        return
+
+
+@pytest.fixture(autouse=True)
+def writers(monkeypatch: pytest.MonkeyPatch) -> FakeWriters:
+    fake = FakeWriters()
+    monkeypatch.setattr(logs_module, "WriterReader", fake)
+    return fake
+
 
 AT = SourcePartition("orders", 0)
 NO_FACTS = DrillFacts()
@@ -225,6 +254,66 @@ def test_whatever_changes_the_logs_of_the_source_fails_the_check(
     assert count_written(before, drill.open_logs().read())
 
 
+def test_who_still_writes_is_named(monkeypatch: pytest.MonkeyPatch, writers: FakeWriters) -> None:
+    drill = Drill(5)
+    writers.written = [Written(("orders", 0), Producer(9, 1, True, "tx-7"), 2, 6)]
+    logs = {"orders": [(0, 7)]}
+    monkeypatch.setattr(cut_over, "sleep", lambda _: setattr(drill.source, "topics", logs))
+    finding = drill.ask(cut_over.check_producers)
+    by = "orders-0 by 2; written by transactional id tx-7 (producer id 9 epoch 1) on orders 0"
+    assert by in finding.evidence
+    assert writers.asked == [{("orders", 0): 5}], "read from the end before on"
+
+
+def wait_once(
+    drill: Drill, change: Callable[[], None], fence: Fence = Fence.HAND
+) -> tuple[str, list[str]]:
+    """What the phase says of a log that changes after its first look, and what it records."""
+    said, journal = [], []
+
+    def wait(_: object, look: Callable[[], tuple[bool, str]], **__: object) -> str:
+        look()
+        change()
+        said.append(look()[1])
+        raise InterruptedError
+
+    session = SimpleNamespace(
+        drill=new_drill(DrillKind.PLANNED, fence=fence),
+        open_logs=drill.open_logs,
+        wait=wait,
+        write=lambda text, **_: journal.append(text),
+    )
+    with pytest.raises(InterruptedError):
+        source.run_fence_producers(cast(Session, session))
+    return said[0], journal
+
+
+def test_the_phase_names_who_writes_and_offers_to_go_back(
+    writers: FakeWriters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drill = Drill(5)
+    monkeypatch.setattr(source, "_fence_by_acl", lambda *_: None)
+
+    def write() -> None:
+        drill.source.topics = {"orders": [(0, 7)]}
+        writers.written = [Written(("orders", 0), Producer(-1), 2, 6)]
+
+    said, journal = wait_once(drill, write, Fence.ACL)
+    assert said.startswith("still written: orders-0, by a producer without id on orders 0 (2 rec")
+    assert "; wait until they stop, or take the fence back: k2ktui drill abort " in said
+    (entry,) = journal
+    assert entry.startswith("written to the source while it is fenced: a producer without id")
+
+
+def test_an_open_transaction_is_read_from_its_first_offset(writers: FakeWriters) -> None:
+    drill = Drill(5)
+    drill.source.stable = {("orders", 0): 3}
+    writers.written = [Written(("orders", 0), Producer(4, 0, True, "tx"), 2, 4)]
+    said, _ = wait_once(drill, lambda: None)
+    assert writers.asked[0] == {("orders", 0): 3}
+    assert said.startswith("open transactions on orders-0; written by transactional id tx (")
+
+
 def test_a_log_that_one_reading_lacks_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     drill = Drill(5)
     lost = [("orders", 0)]
@@ -276,10 +365,9 @@ def test_the_phase_begins_again_when_a_topic_goes(monkeypatch: pytest.MonkeyPatc
             now += 20
         raise InterruptedError
 
-    options = SimpleNamespace(frozen_s=30.0, fence=Fence.HAND)
-    session = SimpleNamespace(
-        drill=SimpleNamespace(options=options), open_logs=drill.open_logs, wait=wait
-    )
+    made = new_drill(DrillKind.PLANNED)
+    made = replace(made, options=replace(made.options, frozen_s=30.0, fence=Fence.HAND))
+    session = SimpleNamespace(drill=made, open_logs=drill.open_logs, wait=wait)
     with pytest.raises(InterruptedError):
         source.run_fence_producers(cast(Session, session))
     assert seen[1:] == ["still written: orders.old-0", "no write for 20 s of 30 s"]

@@ -1,0 +1,167 @@
+"""Producers by what their batches and coordinators say of them; pure.
+
+No request names a producer's client id or host. A transactional one has an id that somebody chose,
+an idempotent one a number, and of others there is only what they wrote.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from k2ktui.engine.moves.members import describe_assigned
+from k2ktui.text import counted, join_first, safe_text
+
+Partition = tuple[str, int]
+NO_ID = -1
+_SHOWN, _NAMED = 100, 3
+UNKNOWN = "brokers do not tell a producer's client id or host"
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer as its batches have it.
+
+    Attributes:
+        id, epoch: ``NO_ID`` of one without idempotence; then it may be several.
+        is_transactional: whether it wrote in a transaction.
+        transactional_id: "" if it has none, or if it is not known.
+    """
+
+    id: int
+    epoch: int = -1
+    is_transactional: bool = False
+    transactional_id: str = ""
+
+    @property
+    def name(self) -> str:
+        """How it is named, safe to print."""
+        if self.id == NO_ID:
+            return "a producer without id"
+        number = f"producer id {self.id} epoch {self.epoch}"
+        if self.transactional_id:
+            return f"transactional id {safe_text(self.transactional_id, _SHOWN)} ({number})"
+        return number + (", transactional id unknown" if self.is_transactional else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a producer wrote to a partition.
+
+    Attributes:
+        at: the partition.
+        producer: who wrote.
+        records: number of records that were seen; 0 if only a transaction ended.
+        last_offset: the last offset that it wrote.
+    """
+
+    at: Partition
+    producer: Producer
+    records: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What a producer has written while it was watched.
+
+    Attributes:
+        producer: who wrote.
+        last: the last offset that it wrote, by partition.
+        records: number of records; at least so many were written.
+        rate: records per second; None if it is not known.
+    """
+
+    producer: Producer
+    last: Mapping[Partition, int]
+    records: int
+    rate: float | None
+
+    def describe(self) -> str:
+        """Return who writes how much where, safe to print."""
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, number in sorted(self.last):
+            topics[topic].append(number)
+        where = describe_assigned(tuple((topic, tuple(of)) for topic, of in topics.items()))
+        if not self.records:
+            return f"{self.producer.name} ended a transaction on {where}"
+        topic, number = at = max(self.last, key=lambda one: (self.last[one], one))
+        last = f"last at offset {self.last[at]:,}"
+        last += f" of {safe_text(topic, _SHOWN)}-{number}" if len(self.last) > 1 else ""
+        amount = counted(self.records, "record")
+        amount += "" if self.rate is None else f", {self.rate:,.1f}/s"
+        return f"{self.producer.name} on {where} ({amount}, {last})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints of it."""
+        known = self.producer
+        return {
+            "producer_id": None if known.id == NO_ID else known.id,
+            "epoch": None if known.id == NO_ID else known.epoch,
+            "transactional_id": known.transactional_id or None,
+            "client_id": None,
+            "host": None,
+            "records": self.records,
+            "rate": self.rate,
+            "partitions": [
+                {"topic": topic, "partition": number, "last_offset": offset}
+                for (topic, number), offset in sorted(self.last.items())
+            ],
+        }
+
+
+class Writers:
+    """Who has written, over successive readings."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], list[Written]] = defaultdict(list)
+        # What the first reading has was written before it, at an unknown rate.
+        self._before: dict[tuple[int, int], int] = {}
+        self._began: float | None = None
+        self._now = 0.0
+        self._named: set[str] = set()
+
+    def add(self, written: Iterable[Written], now: float) -> None:
+        """Take what was written since the last reading; ``now`` is in monotonic seconds."""
+        for one in written:
+            self._seen[one.producer.id, one.producer.epoch].append(one)
+        if self._began is None:
+            self._began = now
+            self._before = {key: _count(of) for key, of in self._seen.items()}
+        self._now = now
+
+    def list_new(self, most: int) -> Sequence[Writer]:
+        """Return the writers that it has not returned before; nothing after ``most`` of them."""
+        new = [writer for writer in self.list() if writer.producer.name not in self._named]
+        new = new[: max(0, most - len(self._named))]
+        self._named |= {writer.producer.name for writer in new}
+        return new
+
+    def list(self) -> Sequence[Writer]:
+        """Return the writers, those that wrote most first."""
+        seconds = 0.0 if self._began is None else self._now - self._began
+        writers = [_sum_up(of, self._before.get(key, 0), seconds) for key, of in self._seen.items()]
+        return sorted(writers, key=lambda writer: (-writer.records, writer.producer.id))
+
+
+def _count(written: Iterable[Written]) -> int:
+    return sum(one.records for one in written)
+
+
+def _sum_up(written: Sequence[Written], before: int, seconds: float) -> Writer:
+    last: dict[Partition, int] = {}
+    for one in written:
+        last[one.at] = max(one.last_offset, last.get(one.at, -1))
+    records = _count(written)
+    producer = replace(
+        written[-1].producer, is_transactional=any(one.producer.is_transactional for one in written)
+    )
+    is_known = seconds > 0 and records > before
+    return Writer(producer, last, records, (records - before) / seconds if is_known else None)
+
+
+def name_writers(writers: Sequence[Writer], most: int = _NAMED) -> str:
+    """Return the first writers as text, and the number of further ones; "" for none."""
+    return join_first([writer.describe() for writer in writers], most)

@@ -1,0 +1,127 @@
+"""Who writes to a log: the producers in the headers of its newest batches, with their names.
+
+Headers have the producer id of each batch; with Kafka from 3.0 on, the coordinators tell which
+transactional id has it. Nothing is created on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from k2ktui.engine.producers import NO_ID, Partition, Producer, Written
+from k2ktui.errors import K2kError
+from k2ktui.kafka.admin.probe import Probe
+from k2ktui.kafka.admin.transaction_state import find_transactional_ids
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.cluster import CoordinatorError, NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.read_requests import READ_UNCOMMITTED
+from k2ktui.log.batch import Batch
+from k2ktui.log.fetcher import Fetcher
+
+# Of more partitions, the others are read the next time.
+_PARTITIONS = 50
+_READ_S, _NAMES_S = 5.0, 3.0
+
+
+class WriterReader:
+    """Reads who wrote to partitions of a cluster; keeps its connections, not thread-safe.
+
+    Args:
+        cluster: the cluster; its consumer properties read logs, its admin properties names.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._fetcher = cluster, Fetcher(cluster)
+        self._names: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._fetcher.close()
+
+    def read(self, starts: Mapping[Partition, int]) -> list[Written]:
+        """Return who wrote from these offsets on, as far as one response has it.
+
+        Nothing is returned of partitions that cannot be read.
+
+        Raises:
+            ConnectionFailed: no broker answers.
+        """
+        asked = {at: _Headers(at, starts[at]) for at in sorted(starts)[:_PARTITIONS]}
+        self._fetcher.run(asked, _READ_S, isolation=READ_UNCOMMITTED)
+        return self._name([one for headers in asked.values() for one in headers.written()])
+
+    def _name(self, written: list[Written]) -> list[Written]:
+        unknown = {one.producer.id for one in written if one.producer.is_transactional}
+        unknown -= self._names.keys()
+        if unknown:
+            # An id that cannot be told now is asked for once only.
+            self._names |= dict.fromkeys(unknown, "") | self._find_names(unknown)
+        return [
+            replace(
+                one,
+                producer=replace(
+                    one.producer, transactional_id=self._names.get(one.producer.id, "")
+                ),
+            )
+            for one in written
+        ]
+
+    def _find_names(self, ids: Iterable[int]) -> dict[int, str]:
+        try:
+            with Probe(wire(self._cluster.config, "admin"), self._cluster.label) as probe:
+                probe.open(_NAMES_S)
+                return probe.run(lambda w: find_transactional_ids(w, list(ids), _NAMES_S))
+        except (K2kError, CoordinatorError, NotSent, OutcomeUnknown):
+            return {}
+
+
+class _Headers:
+    """The headers of a partition's batches from an offset on; one response is enough."""
+
+    def __init__(self, at: Partition, first: int) -> None:
+        self._at, self._first = at, first
+        self._ended = False
+        self._seen: dict[tuple[int, int], Written] = {}
+
+    def next_offset(self) -> int | None:
+        return None if self._ended else self._first
+
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
+        self._ended = self._first >= high
+        self._first = max(self._first, start)
+
+    def add_batch(self, batch: Batch) -> None:
+        first = max(batch.base_offset, self._first)
+        self._take(batch, min(batch.count, batch.last_offset + 1 - first))
+
+    def add_aborted_batch(self, batch: Batch) -> None:
+        self.add_batch(batch)
+
+    def add_control_batch(self, batch: Batch) -> None:
+        self._take(batch, 0)
+
+    def _take(self, batch: Batch, records: int) -> None:
+        producer = Producer(
+            batch.producer_id,
+            batch.producer_epoch if batch.producer_id != NO_ID else NO_ID,
+            batch.is_transactional,
+        )
+        key = producer.id, producer.epoch
+        before = self._seen.get(key)
+        total = records + (before.records if before else 0)
+        self._seen[key] = Written(self._at, producer, total, batch.last_offset)
+
+    def advance(self, offset: int) -> None:
+        self._ended = self._ended or offset > self._first
+
+    def finish(self) -> None:
+        self._ended = True
+
+    def refuse(self, reason: str) -> None:
+        self._ended = True
+
+    def written(self) -> Iterable[Written]:
+        """Return what each producer wrote."""
+        return self._seen.values()
