@@ -37,6 +37,7 @@ from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
+from k2ktui.text import duration
 from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
@@ -155,12 +156,12 @@ def test_clients_that_start_are_seen_and_others_are_named(
             target=lambda: drilled.append(pair.start(DrillKind.PLANNED, options))
         )
         thread.start()
+        left = f"{active}: rdkafka on 127.0.0.1 reads {pair.topics[0]} 0-"
         eventually(
             lambda: any(
-                d.record(DrillPhase.STOP_CONSUMERS).status is PhaseStatus.RUNNING
-                for d in pair.drills()
+                left in drill.record(DrillPhase.STOP_CONSUMERS).live for drill in pair.drills()
             ),
-            "the drill waits for the consumers",
+            f"the drill names the consumers that it waits for: {left}",
         )
     eventually(
         lambda: pair.drills()[0].record(DrillPhase.WATCH_CLIENTS).status is PhaseStatus.RUNNING,
@@ -177,6 +178,10 @@ def test_clients_that_start_are_seen_and_others_are_named(
     results = {group.group: group for group in drill.groups}
     assert results[active].joined and results[active].first_ms
     assert not results[pair.groups[1]].joined
+    (came,), (absent,) = (results[group].clients for group in pair.groups)
+    assert came.gap_s is not None and absent.gap_s is None
+    named = f"1 of 2 clients came, gap at most {duration(came.gap_s, tenths=True)}; not yet: "
+    assert named + pair.groups[1] in drill.record(DrillPhase.WATCH_CLIENTS).live
     # Its checks may find more, such as lag that did not fall yet.
     findings = drill.record(DrillPhase.WATCH_CLIENTS).findings
     (finding,) = [finding for finding in findings if "has not joined" in finding]
