@@ -6,8 +6,8 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,9 @@ from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
     from k2ktui.engine.moves.groups import GroupRow
+    from k2ktui.engine.producers import Writer
     from k2ktui.fleet.files import PipelineFile
     from k2ktui.fleet.model import FleetRow
     from k2ktui.watch.feed import Feed
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 # Rows that were not read by then are printed as unknown.
 READ_S = 120.0
 _TICK_S = 0.5
+# For so long it is watched who writes.
+_WRITERS_S = 5.0
 _ONCE_S = 30.0
 _LEAST_KEEP_S = 3_600.0
 
@@ -44,43 +48,88 @@ _LEAST_KEEP_S = 3_600.0
 @click.command(help="Show positions, lag and coverage; works while no job is running.")
 @options.reading
 @options.flag("--groups with_groups", "Include consumer groups.")
-def status(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
+@options.flag("--producers with_producers", "Include who writes to the source, watched for 5 s.")
+def status(files: tuple[str, ...], as_json: bool, with_groups: bool, with_producers: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
-    from k2ktui.present.failover import failover_lines, objectives_line
-    from k2ktui.present.groups import mappings_lines
-    from k2ktui.present.pair_state import moved_lines
     from k2ktui.watch.once import read_once
-    from k2ktui.watch.severity import find_problems
 
     flow = load_flow(files)
     reading = read_once(flow, groups=with_groups, drills=True)
-    view, error = reading.view, reading.source_error or reading.groups_error
+    error = reading.source_error or reading.groups_error
+    writers = None
+    if with_producers and reading.source_error is None:
+        keys = [row.key for row in reading.view.partitions]
+        writers = watch_writers(flow.config, keys)
     if as_json:
-        print_json(status_object(reading, with_groups=with_groups))
+        print_json(status_object(reading, with_groups=with_groups, writers=writers))
     else:
-        print_pair(flow.config, view.pair_state)
-        notes = reading.status().notes
-        print_notes(note for note in notes if error is None or note != error.message)
-        title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
-        print_table(title, partition_table_columns(reading), view.partitions)
-        for at in (row.status for row in view.partitions):
-            for why in (at.held.text() if at.held is not None else "", safe_text(at.hold)):
-                if why:
-                    click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
-        problems = find_problems(view, view.taken_at)
-        _print_sentences([one.message for one in problems if one.kind == "job"])
-        _print_sentences([*moved_lines(view), *mappings_lines(view)])
-        if view.groups:
-            print_table("Consumer groups", group_columns(), view.groups)
-        if view.objectives and not view.is_left:
-            _print_sentences([objectives_line(view)])
-        if view.last_comparison is not None:
-            _print_sentences([view.last_comparison.describe()])
-        if with_groups:
-            for line in failover_lines(view, view.taken_at):
-                click.echo(line)
+        print_status(flow.config, reading, with_groups=with_groups, writers=writers)
     if error is not None:
         raise error
+
+
+def print_status(
+    config: PipelineConfig,
+    reading: Reading,
+    *,
+    with_groups: bool,
+    writers: Sequence[Writer] | None = None,
+) -> None:
+    """Print what was read, in tables and sentences."""
+    from k2ktui.present.failover import failover_lines, objectives_line
+    from k2ktui.present.groups import mappings_lines
+    from k2ktui.present.pair_state import moved_lines
+    from k2ktui.watch.severity import find_problems
+
+    view, error = reading.view, reading.source_error or reading.groups_error
+    print_pair(config, view.pair_state)
+    notes = reading.status().notes
+    print_notes(note for note in notes if error is None or note != error.message)
+    title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
+    print_table(title, partition_table_columns(reading), view.partitions)
+    for at in (row.status for row in view.partitions):
+        for why in (at.held.text() if at.held is not None else "", safe_text(at.hold)):
+            if why:
+                click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
+    problems = find_problems(view, view.taken_at)
+    _print_sentences([one.message for one in problems if one.kind == "job"])
+    _print_sentences([*moved_lines(view), *mappings_lines(view)])
+    if view.groups:
+        print_table("Consumer groups", group_columns(), view.groups)
+    if writers is not None:
+        print_writers(writers)
+    if view.objectives and not view.is_left:
+        _print_sentences([objectives_line(view)])
+    if view.last_comparison is not None:
+        _print_sentences([view.last_comparison.describe()])
+    if with_groups:
+        for line in failover_lines(view, view.taken_at):
+            click.echo(line)
+
+
+def watch_writers(
+    config: PipelineConfig, partitions: Collection[tuple[str, int]]
+) -> Sequence[Writer]:
+    """Return who writes to partitions of the source while they are watched."""
+    from k2ktui.kafka.clients import source_cluster
+    from k2ktui.log.writers import WriterWatch
+
+    with closing(WriterWatch(source_cluster(config))) as watch:
+        until = time.monotonic() + _WRITERS_S
+        while True:
+            writers = watch.poll(partitions)
+            if time.monotonic() >= until:
+                return writers
+            time.sleep(_TICK_S)
+
+
+def print_writers(writers: Sequence[Writer]) -> None:
+    """Print a table of producers."""
+    from k2ktui.engine.producers import UNKNOWN
+    from k2ktui.present.partitions import writer_columns
+
+    print_table(f"Producers on the source in {_WRITERS_S:g} s", writer_columns(), writers)
+    _print_sentences([f"{UNKNOWN}."])
 
 
 def _print_sentences(lines: Sequence[str]) -> None:
@@ -88,12 +137,16 @@ def _print_sentences(lines: Sequence[str]) -> None:
         click.echo(f"{line[0].upper()}{line[1:]}")
 
 
-def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, Any]:
+def status_object(
+    reading: Reading, *, with_groups: bool = False, writers: Sequence[Writer] | None = None
+) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     view, printed = reading.view, reading.status().as_json()
     if with_groups:
         printed["groups"] = [row.as_json() for row in view.groups]
         printed["failover"] = view.failover.as_json()
+    if writers is not None:
+        printed["producers"] = [writer.as_json() for writer in writers]
     return printed
 
 

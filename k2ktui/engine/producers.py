@@ -55,12 +55,14 @@ class Written:
         producer: who wrote.
         records: number of records that were seen; 0 if only a transaction ended.
         last_offset: the last offset that it wrote.
+        is_cut: whether more was written there that was not read.
     """
 
     at: Partition
     producer: Producer
     records: int
     last_offset: int
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +72,44 @@ class Writer:
     Attributes:
         producer: who wrote.
         last: the last offset that it wrote, by partition.
-        records: number of records; at least so many were written.
+        records: number of records.
         rate: records per second; None if it is not known.
+        is_cut: whether records and rate are lower bounds.
     """
 
     producer: Producer
     last: Mapping[Partition, int]
     records: int
     rate: float | None
+    is_cut: bool = False
 
-    def describe(self) -> str:
-        """Return who writes how much where, safe to print."""
+    @property
+    def amount(self) -> str:
+        """How much it has written, in words."""
+        least = "at least " if self.is_cut else ""
+        rate = "" if self.rate is None else f", {self.rate:,.1f}/s"
+        return f"{least}{counted(self.records, 'record')}{rate}"
+
+    @property
+    def where(self) -> str:
+        """The partitions to which it has written, safe to print."""
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, number in sorted(self.last):
             topics[topic].append(number)
-        where = describe_assigned(tuple((topic, tuple(of)) for topic, of in topics.items()))
-        if not self.records:
-            return f"{self.producer.name} ended a transaction on {where}"
+        return describe_assigned(tuple((topic, tuple(of)) for topic, of in topics.items()))
+
+    @property
+    def newest(self) -> str:
+        """The last offset that it wrote, safe to print."""
         topic, number = at = max(self.last, key=lambda one: (self.last[one], one))
-        last = f"last at offset {self.last[at]:,}"
-        last += f" of {safe_text(topic, _SHOWN)}-{number}" if len(self.last) > 1 else ""
-        amount = counted(self.records, "record")
-        amount += "" if self.rate is None else f", {self.rate:,.1f}/s"
-        return f"{self.producer.name} on {where} ({amount}, {last})"
+        text = f"offset {self.last[at]:,}"
+        return text if len(self.last) == 1 else f"{text} of {safe_text(topic, _SHOWN)}-{number}"
+
+    def describe(self) -> str:
+        """Return who writes how much where, safe to print."""
+        if not self.records:
+            return f"{self.producer.name} ended a transaction on {self.where}"
+        return f"{self.producer.name} on {self.where} ({self.amount}, last at {self.newest})"
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints of it."""
@@ -105,6 +122,7 @@ class Writer:
             "host": None,
             "records": self.records,
             "rate": self.rate,
+            "at_least": self.is_cut,
             "partitions": [
                 {"topic": topic, "partition": number, "last_offset": offset}
                 for (topic, number), offset in sorted(self.last.items())
@@ -159,7 +177,8 @@ def _sum_up(written: Sequence[Written], before: int, seconds: float) -> Writer:
         written[-1].producer, is_transactional=any(one.producer.is_transactional for one in written)
     )
     is_known = seconds > 0 and records > before
-    return Writer(producer, last, records, (records - before) / seconds if is_known else None)
+    rate = (records - before) / seconds if is_known else None
+    return Writer(producer, last, records, rate, any(one.is_cut for one in written))
 
 
 def name_writers(writers: Sequence[Writer], most: int = _NAMED) -> str:

@@ -6,10 +6,14 @@ transactional id has it. Nothing is created on the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
+from time import monotonic
 
-from k2ktui.engine.producers import NO_ID, Partition, Producer, Written
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.producers import NO_ID, Partition, Producer, Writer, Writers, Written
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import find_transactional_ids
@@ -20,7 +24,7 @@ from k2ktui.kafka.wire.read_requests import READ_UNCOMMITTED
 from k2ktui.log.batch import Batch
 from k2ktui.log.fetcher import Fetcher
 
-# Of more partitions, the others are read the next time.
+# Partitions that are read at once; of more, the others are read the next time.
 _PARTITIONS = 50
 _READ_S, _NAMES_S = 5.0, 3.0
 
@@ -35,6 +39,7 @@ class WriterReader:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._fetcher = cluster, Fetcher(cluster)
         self._names: dict[int, str] = {}
+        self._last: Partition = ("", -1)
 
     def close(self) -> None:
         """Disconnect."""
@@ -48,7 +53,10 @@ class WriterReader:
         Raises:
             ConnectionFailed: no broker answers.
         """
-        asked = {at: _Headers(at, starts[at]) for at in sorted(starts)[:_PARTITIONS]}
+        # After the last one that was read before, so that each has its turn.
+        order = sorted(starts, key=lambda at: (at <= self._last, at))[:_PARTITIONS]
+        self._last = order[-1] if order else ("", -1)
+        asked = {at: _Headers(at, starts[at]) for at in order}
         self._fetcher.run(asked, _READ_S, isolation=READ_UNCOMMITTED)
         return self._name([one for headers in asked.values() for one in headers.written()])
 
@@ -77,19 +85,59 @@ class WriterReader:
             return {}
 
 
+class WriterWatch:
+    """Who writes to partitions of a cluster, poll by poll; several threads may use it.
+
+    Args:
+        cluster: the cluster, which it disconnects at the end.
+        look_back: offsets before the end at which the first poll begins.
+
+    Attributes:
+        writers: who has written.
+    """
+
+    def __init__(self, cluster: Cluster, look_back: int = 0) -> None:
+        self._cluster, self._reader, self._look_back = cluster, WriterReader(cluster), look_back
+        self._ends: dict[Partition, int] = {}
+        self._lock = Lock()
+        self.writers = Writers()
+
+    def poll(self, partitions: Collection[Partition]) -> Sequence[Writer]:
+        """Read what was written since the last poll, and return who has written.
+
+        Raises:
+            ConnectionFailed, TimedOut: no broker answers.
+        """
+        with self._lock:
+            ends = self._cluster.offsets(partitions, OffsetSpec.latest())
+            starts = {
+                at: self._ends.get(at, max(0, end - self._look_back)) for at, end in ends.items()
+            }
+            moved = {at: start for at, start in starts.items() if start < ends[at]}
+            self.writers.add(self._reader.read(moved), monotonic())
+            self._ends |= ends
+            return self.writers.list()
+
+    def close(self) -> None:
+        """Disconnect, once the poll that runs has ended."""
+        with self._lock:
+            self._reader.close()
+            self._cluster.disconnect()
+
+
 class _Headers:
     """The headers of a partition's batches from an offset on; one response is enough."""
 
     def __init__(self, at: Partition, first: int) -> None:
         self._at, self._first = at, first
-        self._ended = False
+        self._ended, self._read, self._high = False, first, -1
         self._seen: dict[tuple[int, int], Written] = {}
 
     def next_offset(self) -> int | None:
         return None if self._ended else self._first
 
     def set_bounds(self, start: int, stable: int, high: int) -> None:
-        self._ended = self._first >= high
+        self._ended, self._high = self._first >= high, high
         self._first = max(self._first, start)
 
     def add_batch(self, batch: Batch) -> None:
@@ -114,6 +162,7 @@ class _Headers:
         self._seen[key] = Written(self._at, producer, total, batch.last_offset)
 
     def advance(self, offset: int) -> None:
+        self._read = max(self._read, offset)
         self._ended = self._ended or offset > self._first
 
     def finish(self) -> None:
@@ -124,4 +173,5 @@ class _Headers:
 
     def written(self) -> Iterable[Written]:
         """Return what each producer wrote."""
-        return self._seen.values()
+        is_cut = self._read < self._high
+        return [replace(one, is_cut=is_cut) for one in self._seen.values()]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from k2ktui.engine.producers import Writer
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending, figure_column, partition_column
+from k2ktui.present.columns import (
+    Column,
+    descending,
+    figure_column,
+    partition_column,
+    text_column,
+)
 from k2ktui.present.formatting import Cell, Glyphs, Tone, seconds
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
@@ -93,6 +100,16 @@ def _target(row: PartitionRow) -> Cell:
         return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
     where = "*" if status.target_partition is None else str(status.target_partition)
     return Cell(safe_text(f"{status.target_topic}-{where}", 400))
+
+
+def writer_columns() -> tuple[Column[Writer], ...]:
+    """Return the columns of a table of producers."""
+    return (
+        text_column("producer", lambda writer: writer.producer.name, left=True),
+        text_column("writes to", lambda writer: writer.where, left=True),
+        text_column("written", lambda writer: writer.amount, left=True),
+        text_column("last", lambda writer: writer.newest, left=True),
+    )
 
 
 def stale_partition_columns(view: View) -> frozenset[str]:

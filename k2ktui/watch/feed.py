@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import RangeRow, View
+
+if TYPE_CHECKING:
+    from k2ktui.log.writers import WriterWatch
 
 MIN_INTERVAL_S = 2.0
 DEFAULT_INTERVAL_S = 5.0
@@ -64,3 +68,11 @@ class Feed:
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
         """Return the last mapping ranges of one partition that are available."""
         return ()
+
+    def watch_writers(self, look_back: int) -> WriterWatch | None:
+        """Return what reads who writes to the source, to be closed; None of a recording.
+
+        Args:
+            look_back: offsets before the end at which it begins.
+        """
+        return None

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.kafka.clients import Cluster, source_cluster
+from k2ktui.log.writers import WriterWatch
 from k2ktui.sync.flow import Flow
 from k2ktui.watch.facts import GroupFacts, Known
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Feed, Listener
@@ -95,10 +98,17 @@ class Poller(Feed):
     Args:
         reader: reads the parts, and makes the views.
         interval: seconds between polls.
+        open_source: connects to the source, to watch its producers.
     """
 
-    def __init__(self, reader: PipelineReader, interval: float = DEFAULT_INTERVAL_S) -> None:
+    def __init__(
+        self,
+        reader: PipelineReader,
+        interval: float = DEFAULT_INTERVAL_S,
+        open_source: Callable[[], Cluster] | None = None,
+    ) -> None:
         super().__init__(interval, least_s=MIN_INTERVAL_S)
+        self._open_source = open_source
         self._wake = threading.Condition()
         self._over = self._asked = self._news = self._joined = self._source_due = False
         self._reader = reader
@@ -128,6 +138,10 @@ class Poller(Feed):
         with self._wake:
             self._asked = True
             self._wake.notify_all()
+
+    def watch_writers(self, look_back: int) -> WriterWatch | None:
+        """Return what reads who writes to the source, over a connection of its own."""
+        return self._open_source and WriterWatch(self._open_source(), look_back)
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition over the last minutes."""
@@ -263,4 +277,4 @@ def open_poller(
     """
     parts = [name for name in PartName if compare or name is not PartName.COMPARISON]
     reader = PipelineReader(make_readers(flow, parts, compare), make_assembler(flow))
-    return Poller(reader, interval)
+    return Poller(reader, interval, partial(source_cluster, flow.config))

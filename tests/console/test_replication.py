@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.engine.producers import Producer, Writers, Written
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.present.formatting import Tone
 from k2ktui.watch.model import PartName
@@ -50,6 +53,52 @@ def test_below_120_columns_there_is_no_panel_and_enter_opens_it() -> None:
         assert "clicks-2  ○ behind" in console.text
 
     drive(flow, size=(119, 40))
+
+
+class Watch:
+    """Who writes to a partition, at each poll."""
+
+    def __init__(self) -> None:
+        self.writers, self.asked, self.closed = Writers(), list[Any](), threading.Event()
+
+    def poll(self, partitions: Any) -> Any:
+        self.asked += partitions
+        last = len(self.asked)
+        named = Producer(7, 0, True, "orders-app")
+        self.writers.add([Written(("clicks", 0), named, 3, last)], float(last))
+        self.writers.add([Written(("clicks", 0), Producer(-1), 1, last)], float(last))
+        return self.writers.list()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_the_producers_of_an_opened_partition_are_named() -> None:
+    watch, session = Watch(), made_session(usual())
+    session.feed.watch_writers = lambda _: watch  # type: ignore[assignment,method-assign,return-value]
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2", "enter")
+
+        def is_named() -> bool:
+            session.feed.refresh()
+            return "orders-app" in console.text and "a producer without id" in console.text
+
+        await console.until(is_named, "both producers are named")
+        assert "Producers   transactional id orders-app (producer id 7 epoch 0): " in console.text
+        assert set(watch.asked) == {("clicks", 0)}
+        await console.press("escape")
+
+    drive_session(session, flow)
+    assert watch.closed.wait(30)
+
+
+def test_a_recording_names_no_producers() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2", "enter")
+        assert "clicks-0" in console.text and "Producers" not in console.text
+
+    drive(flow)
 
 
 def test_a_drill_begins_over_the_topics_of_the_marked_rows() -> None:

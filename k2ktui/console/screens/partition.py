@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from threading import Thread
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -20,12 +21,15 @@ from k2ktui.console.visuals.facts import fact, wrapped
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.visuals.shapes import Log, log_bounds, log_strip, marker, picture_cell
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.producers import Writer
+from k2ktui.errors import K2kError
+from k2ktui.log.writers import WriterWatch
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.comparisons import compared_cell
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.partitions import COMPARED, stale_partition_columns
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_lines, safe_message, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below
 from k2ktui.watch.severity import judge_partition
@@ -33,6 +37,8 @@ from k2ktui.watch.severity import judge_partition
 # The id of the column that draws the log, and the cells of its drawing.
 LOG, _STRIP = "log", 16
 _SHOWN_RANGES = 8
+# Offsets that were written before the screen was opened, and producers that it names.
+_LOOK_BACK, _MOST_PRODUCERS = 500, 5
 _PLOT_HEIGHT, _HIGHEST_PLOT, _LEAST_PLOT = 9, 22, 6
 # Below this width the charts stand below each other, and facts are wrapped.
 _NARROW = 70
@@ -54,6 +60,10 @@ class PartitionScreen(ConsoleScreen):
         A range maps records from a source offset on to consecutive target offsets. A gap before it
         are source offsets without a copied record: transaction markers, aborted or compacted
         records. e exports the ranges that are held in memory.
+
+        Producers are those of the newest 500 offsets, and those that have written since the screen
+        was opened: by transactional id, by producer id and epoch, or without an id. Brokers do not
+        tell a producer's client id or host.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [CHART_WINDOW]
@@ -62,6 +72,8 @@ class PartitionScreen(ConsoleScreen):
         super().__init__()
         self._key = key
         self._ranges: Sequence[RangeRow] = ()
+        self._watch: WriterWatch | None = None
+        self._producers: list[Line] = []
 
     @property
     def crumb(self) -> str:
@@ -76,6 +88,26 @@ class PartitionScreen(ConsoleScreen):
         """Focus the scrollable container."""
         self.query_one(PartitionDetail).focus()
 
+    def on_unmount(self) -> None:
+        """Disconnect, without waiting for a poll that runs."""
+        if self._watch is not None:
+            Thread(target=self._watch.close, name="producers", daemon=True).start()
+
+    def _poll_producers(self) -> None:
+        """Read who has written since the last poll."""
+        watch = self._watch = self._watch or self.session.feed.watch_writers(_LOOK_BACK)
+        if watch is None:
+            return
+
+        def done(writers: Sequence[Writer]) -> None:
+            self._producers = producer_lines(writers)
+
+        def failed(error: K2kError) -> None:
+            why = error.message.partition("\n")[0]
+            self._producers = [fact("Producers", f"not known: {safe_message(why)}", Tone.MUTED)]
+
+        self.background("producers", lambda: watch.poll([self._key]), done, failed)
+
     def show_view(self, view: View) -> None:
         """Show the partition's state in a view."""
         row = row_of(view, self._key)
@@ -85,7 +117,8 @@ class PartitionScreen(ConsoleScreen):
             detail.show_gone(title)
             return
         self._ranges = known_ranges(self.session, row)
-        _show_row(self, detail, view, row, self._ranges)
+        self._poll_producers()
+        _show_row(self, detail, view, row, self._ranges, self._producers)
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
@@ -128,10 +161,12 @@ def _show_row(
     view: View,
     row: PartitionRow,
     known: Sequence[RangeRow],
+    producers: Sequence[Line] = (),
 ) -> None:
     charted = screen.session.feed.series(*row.key), screen.console.chart_minutes
     compared = compared_line(screen, view, row)
-    detail.show_row(row, known, charted, stale_partition_columns(view), compared)
+    more = [*([compared] if compared else []), *producers]
+    detail.show_row(row, known, charted, stale_partition_columns(view), more)
 
 
 def compared_line(screen: ConsoleScreen, view: View, row: PartitionRow) -> Line:
@@ -176,7 +211,7 @@ class PartitionDetail(RowDetail):
         known: Sequence[RangeRow],
         charted: tuple[Sequence[Sample], int],
         old: Collection[str],
-        compared: Line,
+        more: Sequence[Line],
     ) -> None:
         """Show a partition.
 
@@ -185,15 +220,13 @@ class PartitionDetail(RowDetail):
             known: its mapping ranges.
             charted: its lag and rate over time, and the window of the charts in minutes.
             old: ids of columns with stale readings.
-            compared: what the last comparison found on it.
+            more: what the last comparison found on it, and who writes to it.
         """
 
         def lines(width: int) -> list[Line]:
             glyphs, narrow = glyphs_of(self), self._is_narrow
-            last = [compared] if compared else []
-            shown = [*figures(row, glyphs, old), *last, *coverage(row, width, glyphs, old)]
-            if narrow:
-                shown = [part for line in shown for part in wrapped(line, width)]
+            shown = [*figures(row, glyphs, old), *more, *coverage(row, width, glyphs, old)]
+            shown = [part for line in shown for part in wrapped(line, width)]
             most = 3 if narrow else max(3, self.size.height - 24)
             return [*shown, *ranges(known, most, width)]
 
@@ -220,6 +253,20 @@ class PartitionDetail(RowDetail):
             chart = self.query_one(f"#plot-{name}", Chart)
             chart.styles.height = height
             chart.show(points, minutes)
+
+
+def producer_lines(writers: Sequence[Writer]) -> list[Line]:
+    """Return who writes to a partition, those that wrote most first."""
+    if not writers:
+        return [fact("Producers", "none in the newest offsets", Tone.MUTED)]
+    texts = first_lines([f"{w.producer.name}: {_amount(w)}" for w in writers], _MOST_PRODUCERS)
+    return [fact("Producers" if not number else "", text) for number, text in enumerate(texts)]
+
+
+def _amount(writer: Writer) -> str:
+    if not writer.records:
+        return "ended a transaction"
+    return f"{writer.amount}, last at {writer.newest}"
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:

@@ -60,6 +60,8 @@ def check_producers(context: CheckContext) -> CheckFinding:
         after = logs.read_known()
         changed = count_written(before.ends, after.ends)
         written = [end for end in before.ends if end.at in changed]
+        # Of what is open, the first offset tells who has not ended it.
+        written += [replace(e, high=e.stable) for e in after.ends if e.in_transactions]
         writers.add(logs.read_writers(written), monotonic())
         return before, after, writers
 
@@ -73,18 +75,18 @@ def check_producers(context: CheckContext) -> CheckFinding:
         f"{len(moved):,} of {counted(len(known), 'partition')} moved in {seconds:g} s, "
         f"{len(held):,} with an open transaction"
     )
+    who = name_writers(writers.list())
+    by = f"; written by {who}; {UNKNOWN}" if who else ""
     if moved:
         appeared = moved.keys() - was
         gone = moved.keys() - now
         shown = [f"{at} by {moved[at]:,}" for at in moved.keys() & was & now]
         shown += [f"{at} appeared" for at in appeared] + [f"{at} is gone" for at in gone]
-        who = name_writers(writers.list())
-        by = f"; written by {who}; {UNKNOWN}" if who else ""
         return fails(f"{text}: {first_names(shown)}{by}", _stop_changes(moved, appeared | gone))
     if held:
         first = held[0]
         return fails(
-            f"{text}: {first_names(end.at for end in held)}",
+            f"{text}: {first_names(end.at for end in held)}{by}",
             "Wait for the time-outs of these transactions, or abort them, first: "
             + abort_command(
                 context.config.source, first.at.topic, first.at.partition, first.stable

@@ -44,11 +44,16 @@ def test_d39_producers_fenced(drilled: Drilled) -> None:
     assert result.outcome is FAIL
     assert result.evidence.startswith("1 of 2 partitions moved in 0.5 s")
     assert f"{drilled.topic}-0 by " in result.evidence
+    assert "; written by producer id " in result.evidence or "without id" in result.evidence
 
-    producer = open_transaction(drilled.source, drilled.topic, [Out(b"open")])
+    name = unique_name("tx")
+    producer = open_transaction(
+        drilled.source, drilled.topic, [Out(b"open")], transactional_id=name
+    )
     try:
         result = drilled.check("D39")
         assert result.outcome is FAIL and "1 with an open transaction" in result.evidence
+        assert f"; written by transactional id {name} (producer id " in result.evidence
     finally:
         producer.abort_transaction(TIMEOUT)
 

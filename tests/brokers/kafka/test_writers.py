@@ -9,7 +9,7 @@ from confluent_kafka import Producer as KafkaProducer
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.engine.producers import NO_ID, Producer, Writers
 from k2ktui.kafka.clients import Cluster
-from k2ktui.log.writers import WriterReader
+from k2ktui.log.writers import WriterReader, WriterWatch
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     TIMEOUT,
@@ -21,9 +21,9 @@ from tests.support.clusters.kafka import (
 )
 
 
-def reader_of(node: KafkaNode) -> WriterReader:
+def cluster_of(node: KafkaNode) -> Cluster:
     own = {"kafka": {"common": {"bootstrap.servers": node.bootstrap}}}
-    return WriterReader(Cluster(ClusterConfig.model_validate(own), "source"))
+    return Cluster(ClusterConfig.model_validate(own), "source")
 
 
 def send(node: KafkaNode, topic: str, partition: int, count: int, *, idempotent: bool) -> None:
@@ -33,13 +33,25 @@ def send(node: KafkaNode, topic: str, partition: int, count: int, *, idempotent:
     assert producer.flush(TIMEOUT) == 0
 
 
+def test_a_watch_begins_before_the_end_and_names_who_comes(source: KafkaNode) -> None:
+    topic = create_topic(source)
+    send(source, topic, 0, 30, idempotent=True)
+    with closing(WriterWatch(cluster_of(source), look_back=10)) as watch:
+        (before,) = watch.poll([(topic, 0)])
+        assert (before.rate, before.last) == (None, {(topic, 0): 29}) and before.producer.id >= 0
+        assert watch.poll([(topic, 0)])[0].records == before.records, "nothing was written"
+        send(source, topic, 0, 5, idempotent=False)
+        writers = {writer.producer.id: writer for writer in watch.poll([(topic, 0)])}
+        assert writers[NO_ID].records == 5 and (writers[NO_ID].rate or 0) > 0
+
+
 def test_producers_of_each_kind_are_named(source: KafkaNode) -> None:
     topic, of_tx, name = create_topic(source, partitions=2), create_topic(source), unique_name("tx")
     send(source, topic, 0, 4, idempotent=False)
     send(source, topic, 1, 3, idempotent=True)
     # Its transaction is open: what it writes is above the last stable offset.
     transactional = open_transaction(source, of_tx, [b"1", b"2"], transactional_id=name)
-    with closing(reader_of(source)) as reader:
+    with closing(WriterReader(cluster_of(source))) as reader:
         at = (of_tx, 0)
         written = {one.at: one for one in reader.read({(topic, 0): 0, (topic, 1): 0, at: 0})}
         sums = {where: (one.records, one.last_offset) for where, one in written.items()}

@@ -12,6 +12,7 @@ from typing import Any
 from k2ktui.engine.compare.outcomes import Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.producers import Producer, Writers, Written
 from k2ktui.engine.records.hold import Hold, Holds
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.fleet.model import make_row
@@ -42,10 +43,18 @@ def status(_: Path) -> list[Typed]:
     full.comparison = compared(full, {AT: (7, 0)})
     read = "k2ktui.watch.once.read_once"
     down = Reading(usual().view(), source_error=NO_SOURCE)
+    writers = Writers()
+    writers.add((), 0.0)
+    known = Producer(4711, 2, is_transactional=True, transactional_id="orders-app")
+    written = [Written(("clicks", 0), known, 50, 41), Written(("clicks", 1), Producer(-1), 7, 9)]
+    writers.add(written, 5.0)
+    watched = {"k2ktui.cli.views.watch_writers": writers.list()}
     return [
         typed("status -f orders.yaml", {read: Reading(plain.view())}),
         typed("status -f orders.yaml --groups", {read: Reading(full.view())}),
         typed("status -f orders.yaml --groups --json", {read: Reading(full.view())}),
+        typed("status -f orders.yaml --producers", {read: Reading(plain.view()), **watched}),
+        typed("status -f orders.yaml --producers --json", {read: Reading(plain.view()), **watched}),
         typed("status -f orders.yaml", {read: down}),
         typed("status -f orders.yaml --json", {read: down}),
         typed("status -f orders.yaml", {read: NO_TARGET}),
