@@ -168,12 +168,15 @@ def test_a_second_operator_watches_and_acts_only_after_taking_over(
     for thread in threads:
         thread.start()
     try:
-        fenced = DrillPhase.FENCE_PRODUCERS
+        fenced, topic = DrillPhase.FENCE_PRODUCERS, pair.topics[0]
+        written = f"{topic}-1, by a producer without id on {topic} 1 ("
         (drill,) = eventually(pair.drills, "the drill is there")
         eventually(
-            lambda: f"still written: {pair.topics[0]}-1" in pair.drills()[0].record(fenced).live,
-            "the other operator sees what it waits for",
+            lambda: f"still written: {written}" in pair.drills()[0].record(fenced).live,
+            "the other operator sees what it waits for, and who it is",
         )
+        (drill,) = pair.drills()
+        assert any("written to the source while it" in event.text for event in drill.events)
         shown = k2ktui("drill", "show", drill.id, "-f", pair.file).stdout
         assert "  3 fence-producers   running" in shown and "acts on it, last seen" in shown
         refused = k2ktui("drill", "resume", drill.id, "-f", pair.file, code=5)
