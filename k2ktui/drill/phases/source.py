@@ -115,10 +115,10 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
         who = name_writers(writers.list())
         if held:
             text = f"open transactions on {name_partitions(held)}"
-            return False, f"{text}; written by {who}" if who else text
+            return False, (f"{text}; written by {who}" if who else text) + way
         if written:
             text = f"still written: {name_partitions(written)}"
-            return False, f"{text}, by {who}{way}" if who else text + way
+            return False, (f"{text}, by {who}" if who else text) + way
         return still >= needed, f"no write for {duration(still)} of {duration(needed)}"
 
     session.wait(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill import session
@@ -22,6 +24,7 @@ from k2ktui.engine.drill.changes import EVERYONE
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
     ChangeStatus,
+    Drill,
     DrillFigures,
     DrillStatus,
     Fence,
@@ -42,11 +45,14 @@ from tests.support.clusters.kafka import (
     TIMEOUT,
     Out,
     admin,
+    client,
     delete_topic,
     eventually,
     open_transaction,
     produce,
+    unique_name,
 )
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.planted import plant
 from tests.support.drill.runs import (
@@ -187,6 +193,66 @@ def test_clients_that_start_are_seen_and_others_are_named(
     (finding,) = [finding for finding in findings if "has not joined" in finding]
     assert pair.groups[1] in finding
     assert drill.figures.first_record_ms is not None
+
+
+@dataclass
+class LeavesWhenNamed(Yes):
+    """An operator who leaves as soon as fence-producers shows all of these patterns."""
+
+    patterns: Collection[str] = ()
+
+    def show(self, drill: Drill) -> None:
+        """Leave, where the drill then stays."""
+        super().show(drill)
+        live = drill.record(DrillPhase.FENCE_PRODUCERS).live
+        if all(re.search(pattern, live) for pattern in self.patterns):
+            raise Left
+
+
+@contextmanager
+def writing(node: KafkaNode, topic: str, name: str) -> Iterator[None]:
+    """A plain, an idempotent and a transactional producer that write until the end."""
+    ended, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        plain = Producer(client(node, enable_idempotence=False))
+        idempotent = Producer(client(node, enable_idempotence=True))
+        transactional = Producer(client(node, transactional_id=name))
+        transactional.init_transactions(TIMEOUT)
+        while not ended.wait(0.1):
+            transactional.begin_transaction()
+            for producer in (plain, idempotent, transactional):
+                producer.produce(topic, b"more", b"k", partition=0)
+                producer.flush(TIMEOUT)
+            transactional.commit_transaction(TIMEOUT)
+            begun.set()
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        assert begun.wait(TIMEOUT)
+        yield
+    finally:
+        ended.set()
+        thread.join(TIMEOUT)
+
+
+@pytest.mark.slow
+def test_who_writes_through_a_fence_is_named(
+    tmp_path: Path, secure: SecureNode, target: KafkaNode
+) -> None:
+    """Access rules do not keep super users from writing."""
+    pair = Pair(tmp_path, secure.node, target)
+    name, way = unique_name("tx"), "take the fence back: k2ktui drill abort"
+    kinds = ("a producer without id on", r"(by|;) producer id \d+ epoch \d+ on", f"id {name} ")
+    operator = LeavesWhenNamed(patterns=(*kinds, way))
+    options = replace(QUICK, fence=Fence.ACL, lag_records=1_000_000, frozen_s=60.0)
+    with writing(secure.node, pair.topics[0], name), pytest.raises(Left):
+        pair.start(DrillKind.PLANNED, options, operator)
+    (drill,) = pair.drills()
+    aborted = abort_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
 
 
 def _members(node: KafkaNode, groups: list[str]) -> int:
