@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from k2ktui.engine.moves.members import describe_assigned
+from k2ktui.engine.members import describe_assigned
 from k2ktui.text import counted, join_first, safe_text
 
 Partition = tuple[str, int]

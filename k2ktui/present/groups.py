@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import GroupMember, describe_assigned
 from k2ktui.engine.moves.groups import Finding, GroupRow, MemberRow
-from k2ktui.engine.moves.members import GroupMember, describe_assigned
 from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, RereadEstimate, rate
 from k2ktui.present import formatting
 from k2ktui.present.columns import (

@@ -13,8 +13,8 @@ from k2ktui.console.visuals.facts import fact, fact_lines
 from k2ktui.console.visuals.shapes import flow, log_bounds, log_strip, markers, picture_cell
 from k2ktui.console.widgets.styled_text import fit, glyphs_of, wrap_lines
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.members import describe_member, sort_members
 from k2ktui.engine.moves.groups import Finding, GroupRow
-from k2ktui.engine.moves.members import describe_member, sort_members
 from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting

@@ -22,8 +22,8 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import name_groups
 from k2ktui.engine.moves.groups import Finding, GroupRow, GroupView
-from k2ktui.engine.moves.members import name_groups
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.operations import verify_content
 from k2ktui.sync.verify.verification import Verification

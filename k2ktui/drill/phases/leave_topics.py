@@ -16,8 +16,8 @@ from k2ktui.drill.phases.moves import note_on_source
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.topics import Reading, judge_reading
+from k2ktui.engine.members import GroupMember, name_groups
 from k2ktui.engine.moves.groups import EMPTY_STATES
-from k2ktui.engine.moves.members import GroupMember, name_groups
 from k2ktui.errors import Refused
 from k2ktui.kafka.wire.groups import GroupState
 from k2ktui.sync.cluster_readers import ConsumerGroupReader

@@ -22,9 +22,9 @@ from k2ktui.engine.drill.model import (
     GroupResult,
 )
 from k2ktui.engine.drill.steps import find_change
+from k2ktui.engine.members import GroupMember, name_groups
 from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
-from k2ktui.engine.moves.members import GroupMember, name_groups
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import recorded_choice
 from k2ktui.engine.moves.ratings import estimate_by_checkpoints

@@ -22,8 +22,8 @@ from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill.steps import drill_command, find_change
+from k2ktui.engine.members import name_groups
 from k2ktui.engine.moves.groups import GroupView
-from k2ktui.engine.moves.members import name_groups
 from k2ktui.engine.producers import Writers, name_writers
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut

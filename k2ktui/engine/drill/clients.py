@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.engine.bounded import Millis, Text
-from k2ktui.engine.moves.members import (
+from k2ktui.engine.members import (
     GroupMember,
     describe_assigned,
     name_member,

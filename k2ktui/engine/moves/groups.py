@@ -15,8 +15,8 @@ from k2ktui.engine.mapping.both_directions import translate_both_ways
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.members import GroupMember, sort_members
 from k2ktui.engine.moves.choice import Choice
-from k2ktui.engine.moves.members import GroupMember, sort_members
 from k2ktui.engine.moves.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.moves.written import WrittenCommits, choice_in_force
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics

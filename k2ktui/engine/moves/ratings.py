@@ -11,9 +11,9 @@ from itertools import groupby
 from operator import attrgetter
 
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import GroupMember
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Finding, GroupRow, GroupView
-from k2ktui.engine.moves.members import GroupMember
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.text import counted, safe_text

@@ -19,7 +19,7 @@ from kafka.protocol.consumer.group import (
     OffsetFetchRequest,
 )
 
-from k2ktui.engine.moves.members import GroupMember, make_member
+from k2ktui.engine.members import GroupMember, make_member
 from k2ktui.kafka.wire.codes import GROUP_ACTIVE, Code, code_name
 from k2ktui.kafka.wire.group_coordinator import PASSING, BatchRequest, GroupError
 from k2ktui.kafka.wire.subscriptions import read_assignment, read_subscription

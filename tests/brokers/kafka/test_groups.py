@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from k2ktui.engine.moves.members import GroupMember, make_member
+from k2ktui.engine.members import GroupMember, make_member
 from k2ktui.errors import Refused
 from k2ktui.kafka.wire.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit, GroupState
 from k2ktui.runtime.node import KafkaNode

@@ -12,10 +12,10 @@ from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.rehearsals import Rehearsal, list_rehearsals
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner, RunnerState
-from k2ktui.engine.moves.members import make_member
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition

@@ -19,7 +19,7 @@ from k2ktui.engine.drill.clients import (
 )
 from k2ktui.engine.drill.format import drill_body, read_drill, report_content, report_digest
 from k2ktui.engine.drill.model import GroupResult
-from k2ktui.engine.moves.members import GroupMember, make_member
+from k2ktui.engine.members import GroupMember, make_member
 from tests.support.drill.made_drills import switched_over
 
 STATIC = make_member("app", "/10.0.0.1", "s1", {"orders": [0, 1]})

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.moves.groups import GroupView, Snapshot, list_members, members_json
-from k2ktui.engine.moves.members import (
+from k2ktui.engine.members import (
     describe_assigned,
     describe_member,
     describe_members,
     make_member,
     name_groups,
 )
+from k2ktui.engine.moves.groups import GroupView, Snapshot, list_members, members_json
 
 BILLING = make_member("billing-7", "/10.0.0.7", "b7", {"orders": [3, 1, 2, 7], "payments": [0]})
 PLAIN = make_member("rdkafka", "/10.0.0.8")

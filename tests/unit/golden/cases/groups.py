@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.journal import JournalHeader
-from k2ktui.engine.moves.members import make_member
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, dump_plan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
