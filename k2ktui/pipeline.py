@@ -30,6 +30,7 @@ from k2ktui.runtime.interpreter import require_assertions
 from k2ktui.sync import operations
 from k2ktui.sync.drill.pair import read_pair_state
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.group_lags import read_groups
 from k2ktui.sync.moves.apply import Applied, refuse_other_pipeline
 from k2ktui.sync.moves.choices import make_choices
 from k2ktui.sync.moves.plan_files import read_plan
@@ -148,8 +149,8 @@ class Pipeline:
         """
         with self._call(), ThreadPoolExecutor(1) as pool:
             pair = pool.submit(read_pair_state, self._flow.config)
-            snapshot = self._snapshots().take()
-            return make_group_positions(snapshot, pair.result())
+            snapshot, logs = read_groups(self._snapshots())
+            return make_group_positions(snapshot, pair.result(), logs)
 
     def translate(self, offsets: Mapping[str, Mapping[int, int]]) -> tuple[TranslatedOffset, ...]:
         """Translate offsets of the source that are kept outside Kafka, as ``k2ktui translate``.

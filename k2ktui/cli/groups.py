@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,15 +92,17 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool, member
         return
     if not files:
         raise click.UsageError("Missing option '-f' / '--file'.")
-    from k2ktui.sync.moves.snapshot import take_snapshot
+    from k2ktui.sync.group_lags import read_groups
+    from k2ktui.sync.moves.snapshot import SnapshotReader, take_snapshot
 
     flow = load_flow(files)
     if members:
         show_members(take_snapshot(flow, for_plans=False), as_json=as_json)
         return
     reading = read_beside(flow.config)
-    snapshot = take_snapshot(flow, for_plans=False, with_choices=True)
-    positions = make_group_positions(snapshot, reading())
+    with closing(SnapshotReader(flow, for_plans=False, with_choices=True)) as snapshots:
+        snapshot, logs = read_groups(snapshots)
+    positions = make_group_positions(snapshot, reading(), logs)
     if as_json:
         print_json(positions.as_json())
         return

@@ -156,7 +156,8 @@ def group_columns() -> tuple[Column[GroupRow], ...]:
 
     return pick(
         row_columns(WORDS),
-        *("group", "partition", "states", "source", "target", "translated", "basis", "divergence"),
+        *("group", "partition", "states", "source", "lag", "behind", "target", "translated"),
+        *("basis", "divergence"),
         *("skipped-now", "reread-now", "skipped", "reread", "why"),
     )
 

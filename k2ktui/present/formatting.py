@@ -21,7 +21,7 @@ from k2ktui.text import moment as moment
 from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.watch.model import Direction
+    from k2ktui.engine.trend import Direction
 
 NOT_YET, NOT_AVAILABLE, STALE, AT_LEAST = "…", "—", "≈", "≥"
 _LONGEST = 512

@@ -8,6 +8,7 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.members import GroupMember, describe_assigned
 from k2ktui.engine.moves.groups import Finding, GroupRow, MemberRow
 from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, RereadEstimate, rate
+from k2ktui.engine.trend import Direction
 from k2ktui.present import formatting
 from k2ktui.present.columns import (
     Column,
@@ -21,10 +22,15 @@ from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, duration, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 
+# So that a column seldom changes its width.
+_SECONDS, _CATCHES_UP = 7, 11
 # Columns whose values come from the groups' commits on the source, and from any reading of groups.
 _OF_COMMITS = frozenset(
-    {"status", "source", "lag", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
+    {"status", "source", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
     | {
+        "lag",
+        "behind",
+        "catches-up",
         "divergence",
         "bar",
         "translated",
@@ -109,6 +115,23 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
         ),
         figure_column("lag", "lag", lambda g: g.lag, rank=4),
         Column(
+            "behind",
+            "behind",
+            _behind,
+            lambda g: descending(g.lag_s),
+            right=True,
+            width=_SECONDS,
+            rank=8,
+        ),
+        Column(
+            "catches-up",
+            "catches up",
+            lambda g: _trend(g.direction, g.lag, g.eta_s, glyphs),
+            lambda g: descending(g.eta_s),
+            width=_CATCHES_UP,
+            rank=8,
+        ),
+        Column(
             "skips",
             "skips",
             lambda g: _now(g, g.skips, Tone.BAD if g.ahead else Tone.WARN),
@@ -156,6 +179,24 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
             right=True,
         ),
         figure_column("source", "source", lambda r: r.source_offset, rank=3),
+        figure_column("lag", "lag", lambda r: r.lag_records, rank=5),
+        Column(
+            "behind",
+            "behind",
+            _behind_row,
+            lambda r: descending(r.lag_s),
+            right=True,
+            width=_SECONDS,
+            rank=5,
+        ),
+        Column(
+            "catches-up",
+            "catches up",
+            lambda r: _trend(r.direction, r.lag_records, r.eta_s, glyphs),
+            lambda r: descending(r.eta_s),
+            width=_CATCHES_UP,
+            rank=7,
+        ),
         figure_column("target", "target now", lambda r: r.target_offset, rank=2),
         figure_column("translated", "translated", lambda r: r.translated_offset, rank=1),
         Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
@@ -166,6 +207,30 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
         Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
     )
+
+
+def _behind(group: GroupSummary) -> Cell:
+    if group.lag_s is None:
+        return Cell(formatting.seconds(None, known=not group.untimed), Tone.MUTED)
+    # The records of unknown age may be older.
+    return Cell(f"{formatting.AT_LEAST if group.untimed else ''}{formatting.seconds(group.lag_s)}")
+
+
+def _behind_row(row: GroupRow) -> Cell:
+    is_pending = row.lag_records is not None and row.finding is not Finding.MOVED
+    return Cell(formatting.seconds(row.lag_s, known=not is_pending))
+
+
+def _trend(direction: Direction, lag: int | None, eta_s: float | None, glyphs: Glyphs) -> Cell:
+    """Return whether a lag rises or falls, and in what time it is 0 at this rate."""
+    if lag is None:
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
+    if direction is Direction.UNKNOWN:
+        return Cell(formatting.NOT_YET, Tone.MUTED)
+    text = glyphs.direction(direction)
+    if direction is Direction.FALLING and eta_s is not None:
+        text = f"{text} {duration(eta_s)}"
+    return Cell(text, Tone.WARN if direction is Direction.RISING else Tone.PLAIN)
 
 
 def _now(group: GroupSummary, value: int, tone: Tone) -> Cell:
@@ -256,6 +321,4 @@ def stale_group_columns(view: View) -> frozenset[str]:
     """Return the ids of the stale columns in a table of groups or group-partitions."""
     if view.stale(PartName.GROUPS):
         return _OF_GROUPS
-    if view.source_down:
-        return _OF_COMMITS
-    return frozenset({"lag"}) if view.stale(PartName.SOURCE) else frozenset()
+    return _OF_COMMITS if view.source_down else frozenset()

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
-from k2ktui.engine.moves.ratings import NOTHING, RereadEstimate
+from k2ktui.engine.moves.ratings import NOTHING, GroupSummary, RereadEstimate
+from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import mappings_lines, rereads_text
 from k2ktui.present.pair_state import moved_lines, pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
-from k2ktui.watch.model import Direction, PartName, View
+from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
 
 UNKNOWN = "unknown"
 _PROBLEMS = 20
+_BEHIND = 3
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 
 
@@ -41,7 +43,7 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     )
     states = _counts(view.totals.states)
     yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
-    yield f"  {_groups(view)}{_old_groups(view, now)}"
+    yield from _group_lines(view, now)
     for line in (*mappings_lines(view), *failover_lines(view, now)):
         yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
     if view.objectives and not view.is_left:
@@ -105,6 +107,15 @@ def _lag(view: View) -> str:
     return text
 
 
+def _group_lines(view: View, now: float) -> Iterator[str]:
+    """Yield what is said of the groups: their sums, and those that are furthest behind."""
+    old = _old_groups(view, now)
+    yield f"  {_groups(view)}{old}"
+    groups = sorted((g for g in view.summaries if g.lag_s), key=lambda g: -(g.lag_s or 0.0))
+    if groups:
+        yield f"  furthest behind: {'; '.join(map(_lag_of, groups[:_BEHIND]))}{old}"
+
+
 def _groups(view: View) -> str:
     totals = view.totals
     if totals.groups is None:
@@ -113,6 +124,18 @@ def _groups(view: View) -> str:
     now = RereadEstimate(totals.rereads, totals.skips)
     after = RereadEstimate(totals.moved_rereads, totals.moved_skips)
     return f"{text}; {rereads_text(now, after)}"
+
+
+def _lag_of(group: GroupSummary) -> str:
+    at_least = "at least " if group.untimed else ""
+    text = f"{safe_text(group.group)} {at_least}{seconds(group.lag_s)}"
+    if group.lag is not None:
+        text += f", {counted(group.lag, 'record')}"
+    if group.direction is not Direction.UNKNOWN:
+        text += f", {group.direction}"
+    if group.lag and group.eta_s:
+        text += f", caught up in {duration(group.eta_s)} at this pace"
+    return text
 
 
 def _compared(view: View, now: float) -> Iterator[str]:

@@ -14,7 +14,8 @@ from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import Ends, PairState, find_arrival, find_pair_state
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit
-from k2ktui.engine.moves.groups import Finding, after_failover
+from k2ktui.engine.moves.groups import Finding, GroupRow, after_failover
+from k2ktui.engine.moves.lags import measure_lags, sum_group_lags
 from k2ktui.engine.moves.ratings import GroupSummary, counts, estimate_rereads, summarize_groups
 from k2ktui.engine.records.gaps import lost_gaps
 from k2ktui.engine.records.hold import NO_HOLDS, Hold
@@ -39,7 +40,7 @@ from k2ktui.watch.facts import (
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.history import History
+from k2ktui.watch.history import GroupHistory, History, group_key
 from k2ktui.watch.model import (
     ClusterView,
     Part,
@@ -126,7 +127,8 @@ class Assembler:
         self._summaries_of: Unchanged[tuple[GroupSummary, ...]] = Unchanged()
         self._totals_of: Unchanged[Totals] = Unchanged()
         self._moved_of: Unchanged[GroupFacts] = Unchanged()
-        self.history = History()
+        self._groups_read_at: float | None = None
+        self.history, self.group_history = History(), GroupHistory()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
         """Return a view of what was read last."""
@@ -151,6 +153,7 @@ class Assembler:
         else:
             rows = self.history.with_trends(rows)
         totals = self._sum_totals(rows, groups, arrival)
+        summaries, group_rows = self._follow_groups(now, read, parts)
         if not stale:
             add = partial(self.history.add_totals, now)
             totals = (add if is_new else self.history.totals_with_trend)(totals)
@@ -161,8 +164,8 @@ class Assembler:
             source=source.cluster if source else ClusterView(address=self._addresses[0]),
             target=target.cluster if target else ClusterView(address=self._addresses[1]),
             partitions=rows,
-            groups=groups.rows if groups else (),
-            summaries=self._summarize(groups, rows, read.audit) if groups else (),
+            groups=group_rows,
+            summaries=summaries,
             heartbeat_at=target.heartbeat_at if target else None,
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
@@ -241,17 +244,37 @@ class Assembler:
                 source=None if source is None else _SourceLog.of(source, at),
             )
 
-    def _summarize(
-        self, groups: GroupFacts, rows: tuple[PartitionRow, ...], audit: Audit | None
-    ) -> tuple[GroupSummary, ...]:
-        def make() -> tuple[GroupSummary, ...]:
-            statuses = [row.status for row in rows]
-            ends = {(one.topic, one.partition): one.source_end for one in statuses}
-            there = {(one.target_topic, one.target_partition): one.target_end for one in statuses}
-            return summarize_groups(groups.rows, groups.source, groups.target, ends, there, audit)
+    def _follow_groups(
+        self,
+        now: float,
+        read: _Read,
+        parts: Mapping[PartName, Part],
+    ) -> tuple[tuple[GroupSummary, ...], tuple[GroupRow, ...]]:
+        """Return the groups and their positions, with lags and trends."""
+        groups = read.groups
+        if groups is None:
+            return (), ()
+        lags = measure_lags(groups.rows, groups.logs)
+        sums = sum_group_lags(groups.rows, lags)
+        is_stale = PartName.GROUPS in parts and parts[PartName.GROUPS].stale
+        is_old = is_stale or bool(groups.source_down)
+        if not is_old and groups.taken_at != self._groups_read_at:
+            self._groups_read_at = groups.taken_at
+            by_key = {
+                group_key(row): lag.records for row, lag in zip(groups.rows, lags, strict=True)
+            }
+            self.group_history.add(now, by_key, {group: lag.records for group, lag in sums.items()})
+        followed = self.group_history.with_lags(groups.rows, lags, trends=not is_old)
+        summaries = self.group_history.sums_with_lags(
+            self._summarize(groups, read.audit), sums, followed, trends=not is_old
+        )
+        return summaries, followed
 
-        inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
-        return self._summaries_of.get(inputs, make)
+    def _summarize(self, groups: GroupFacts, audit: Audit | None) -> tuple[GroupSummary, ...]:
+        inputs = (groups.rows, groups.source, groups.target, audit)
+        return self._summaries_of.get(
+            inputs, partial(summarize_groups, groups.rows, groups.source, groups.target, audit)
+        )
 
     def _sum_totals(
         self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None, arrival: Ends

@@ -17,6 +17,7 @@ from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner
+from k2ktui.engine.moves.lags import NO_LOGS, ReadLogs
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
@@ -97,7 +98,7 @@ class GroupFacts:
     """Groups on both sides, translated, and the mapping summary of each partition.
 
     ``audit`` is what MirrorMaker 2 would make of them, if it does the copying.
-    ``mappings_expire_at`` is as for a view.
+    ``mappings_expire_at`` is as for a view. ``logs`` is what the groups' lags are measured against.
     """
 
     taken_at: float
@@ -111,6 +112,7 @@ class GroupFacts:
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
     mappings_expire_at: float | None = None
+    logs: ReadLogs = field(default=NO_LOGS, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from k2ktui.watch.history import Sample
+from k2ktui.watch.history import GroupSample, Sample
 from k2ktui.watch.model import RangeRow, View
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class Feed:
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition over the last minutes, the oldest first."""
+        return ()
+
+    def lags(self, group: str) -> Sequence[GroupSample]:
+        """Return the lag of a group over the last minutes, the oldest first."""
         return ()
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:

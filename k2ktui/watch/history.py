@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.watch.model import Direction, PartitionRow, Point, Totals
+from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.lags import NO_LAG, GroupLag
+from k2ktui.engine.moves.ratings import GroupSummary
+from k2ktui.engine.trend import Direction, TrendLines, Trends, Values
+from k2ktui.watch.model import PartitionRow, Point, Totals
 
 # Every moment of the last minutes is kept; of the hour before, one in each step.
 RECENT_S, KEPT_S, STEP_S = 300.0, 3600.0, 15.0
 _RATE_WINDOW_S = 30.0
 _LAG_WINDOW_S = 60.0
 
-Values = NDArray[np.float64]
 Rows = tuple[PartitionRow, ...]
 Key = tuple[str, int]
 Trend = tuple[float | None, Direction, float | None]
@@ -31,6 +34,14 @@ class Sample:
     at: float
     lag_records: int | None
     rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """The lag of a group at one moment."""
+
+    at: float
+    lag_records: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,88 +81,6 @@ class ThinnedSeries(Generic[M]):
 
     def __iter__(self) -> Iterator[M]:
         return iter((*self._older, *self._recent))
-
-
-_DIRECTIONS = (Direction.UNKNOWN, Direction.STEADY, Direction.RISING, Direction.FALLING)
-
-
-@dataclass(frozen=True, slots=True)
-class TrendLines:
-    """The least-squares line through the samples of each value; NaN is unknown.
-
-    Attributes:
-        slope: change per second.
-        directions: direction of each value.
-        to_zero: seconds until the value is 0 at this rate; NaN if it is not falling.
-    """
-
-    slope: Values
-    directions: Sequence[Direction]
-    to_zero: Values
-
-    def equals(self, other: TrendLines) -> bool:
-        """Whether all lines are the same; unknown values are equal."""
-        return (
-            np.array_equal(self.slope, other.slope, equal_nan=True)
-            and np.array_equal(self.to_zero, other.to_zero, equal_nan=True)
-            and self.directions == other.directions
-        )
-
-
-class Trends:
-    """Samples of several values within a time window.
-
-    Args:
-        count: number of values.
-        window_s: length of the window in seconds.
-        steady: a change over the window below this share of the value's mean counts as steady; so
-            does one below twice the standard deviation from the line (an oscillation).
-    """
-
-    def __init__(self, count: int, window_s: float = 60.0, steady: float = 0.02) -> None:
-        self._count, self._window_s, self._steady = count, window_s, steady
-        self._samples: deque[tuple[float, Values]] = deque()
-
-    def add(self, at: float, values: Values) -> None:
-        """Add one sample per value, taken at ``at`` (seconds, increasing); NaN means none."""
-        while self._samples and self._samples[0][0] < at - self._window_s:
-            self._samples.popleft()
-        self._samples.append((at, values))
-
-    def rearrange(self, places: NDArray[np.int64]) -> None:
-        """Reorder the values: each takes the samples at its index in ``places``; -1 is new."""
-        self._count = len(places)
-        values = ((at, np.append(sample, np.nan)[places]) for at, sample in self._samples)
-        self._samples = deque(values)
-
-    def lines(self) -> TrendLines:
-        """Return the lines through the samples."""
-        if len(self._samples) < 2:
-            unknown = np.full(self._count, np.nan)
-            return TrendLines(unknown, [Direction.UNKNOWN] * self._count, unknown)
-        last = self._samples[-1][0]
-        times = np.array([at - last for at, _ in self._samples])[:, None]
-        values = np.array([sample for _, sample in self._samples])
-        known = ~np.isnan(values)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            number = known.sum(axis=0)
-            values = np.where(known, values, 0.0)
-            mean = values.sum(axis=0) / number
-            away = np.where(known, times - (times * known).sum(axis=0) / number, 0.0)
-            # From the mean: the slope of a value that does not change is then exactly 0.
-            from_mean = np.where(known, values - mean, 0.0)
-            slope = (away * from_mean).sum(axis=0) / (away**2).sum(axis=0)
-            off = np.where(known, from_mean - slope * away, 0.0)
-            noise = np.sqrt((off**2).sum(axis=0) / number)
-            least = np.maximum(self._steady * np.abs(values).sum(axis=0) / number, 2 * noise)
-            change = slope * -times[0, 0]
-            heading = np.where(change > 0, 2, 3)
-            heading = np.where(np.abs(change) <= least, 1, heading)
-            heading = np.where(np.isfinite(slope), heading, 0)
-            to_zero = np.where(heading == 3, -values[-1] / slope, np.nan)
-            to_zero = np.where(known[-1] & (values[-1] == 0), 0.0, to_zero)
-        slope = np.where(np.isfinite(slope), slope, np.nan)
-        return TrendLines(slope, [_DIRECTIONS[n] for n in heading.tolist()], to_zero)
 
 
 class History:
@@ -260,3 +189,163 @@ def _array(values: Sequence[float | None]) -> Values:
 
 def _list(values: Values) -> list[float | None]:
     return [None if np.isnan(value) else value for value in values.tolist()]
+
+
+GroupKey = tuple[str, str, int, str, int | None]
+K = TypeVar("K", bound=Hashable)
+# A partition with this part of its group's lag decides when the group has caught up.
+_GROUP_WINDOW_S, _GROUP_LEAST_S, _PART = 120.0, 30.0, 0.1
+_NO_TREND: tuple[Direction, float | None] = (Direction.UNKNOWN, None)
+
+
+class _LagTrends(Generic[K]):
+    """The trends of lags by key; those of some polls, as groups commit every few seconds."""
+
+    def __init__(self) -> None:
+        self.index: dict[K, int] = {}
+        self._trends = Trends(0, _GROUP_WINDOW_S, least_s=_GROUP_LEAST_S)
+
+    def add(self, at: float, lags: Mapping[K, int | None]) -> Values:
+        """Add the lags of one moment, ``at`` increasing."""
+        keys = list(lags)
+        if list(self.index) != keys:
+            places = np.array([self.index.get(key, -1) for key in keys], dtype=np.int64)
+            self._trends.rearrange(places)
+            self.index = {key: number for number, key in enumerate(keys)}
+        values = _array(list(lags.values()))
+        self._trends.add(at, values)
+        return values
+
+    def trends(self) -> dict[K, tuple[Direction, float | None]]:
+        """Return the direction of each lag, and the seconds until it is 0."""
+        lines = self._trends.lines()
+        return dict(
+            zip(self.index, zip(lines.directions, _list(lines.to_zero), strict=True), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupColumn:
+    """The lag of all groups at one moment; NaN is unknown."""
+
+    index: dict[str, int]
+    at: float
+    lag: Values
+
+
+class GroupHistory:
+    """Keeps the lags of groups of the last hour; single-threaded, except for :meth:`series`."""
+
+    def __init__(self) -> None:
+        self._rows: _LagTrends[GroupKey] = _LagTrends()
+        self._groups: _LagTrends[str] = _LagTrends()
+        self._columns: ThinnedSeries[_GroupColumn] = ThinnedSeries()
+        self._shown: dict[GroupKey, tuple[GroupRow, GroupRow]] = {}
+        self._sums: tuple[GroupSummary, ...] = ()
+
+    def add(
+        self, at: float, lags: Mapping[GroupKey, int | None], sums: Mapping[str, int | None]
+    ) -> None:
+        """Add the lags of one moment by position and by group, ``at`` increasing."""
+        self._rows.add(at, lags)
+        values = self._groups.add(at, sums)
+        self._columns.add(_GroupColumn(self._groups.index, at, values))
+
+    def with_lags(
+        self, rows: Sequence[GroupRow], lags: Sequence[GroupLag], *, trends: bool
+    ) -> tuple[GroupRow, ...]:
+        """Return rows with their lags, and with the trends of those that were added."""
+        known = self._rows.trends() if trends else {}
+        shown = {}
+        for row, lag in zip(rows, lags, strict=True):
+            key = group_key(row)
+            values = (lag.records, lag.seconds, *known.get(key, _NO_TREND))
+            before = self._shown.get(key)
+            # An unchanged row stays the same object, so a screen can skip it by identity.
+            if before and before[0] is row and _lag_of(before[1]) == values:
+                shown[key] = before
+                continue
+            records, seconds, direction, eta_s = values
+            shown[key] = (
+                row,
+                replace(row, lag_records=records, lag_s=seconds, direction=direction, eta_s=eta_s),
+            )
+        self._shown = shown
+        return tuple(row for _, row in shown.values())
+
+    def sums_with_lags(
+        self,
+        groups: Sequence[GroupSummary],
+        sums: Mapping[str, GroupLag],
+        rows: Sequence[GroupRow],
+        *,
+        trends: bool,
+    ) -> tuple[GroupSummary, ...]:
+        """Return groups with their lags, and with the trends of those that were added.
+
+        Args:
+            groups: the groups.
+            sums: their lags.
+            rows: their positions, with lags.
+            trends: whether the trends count.
+        """
+        trends_of = self._groups.trends() if trends else {}
+        slowest: dict[str, float] = {}
+        for row in rows:
+            if row.eta_s and (row.lag_records or 0) >= _PART * (sums[row.group].records or 0):
+                slowest[row.group] = max(row.eta_s, slowest.get(row.group, 0.0))
+        shown = tuple(
+            _with_lag(
+                group,
+                sums.get(group.group, NO_LAG),
+                trends_of.get(group.group, _NO_TREND),
+                slowest.get(group.group, 0.0),
+            )
+            for group in groups
+        )
+        if shown != self._sums:
+            self._sums = shown
+        return self._sums
+
+    def series(self, group: str) -> list[GroupSample]:
+        """Return the samples kept of one group, the oldest first; thread-safe."""
+        samples = []
+        for column in tuple(self._columns):
+            number = column.index.get(group)
+            if number is not None:
+                (lag,) = _list(column.lag[number : number + 1])
+                samples.append(GroupSample(column.at, None if lag is None else int(lag)))
+        return samples
+
+
+def group_key(row: GroupRow) -> GroupKey:
+    """Return what identifies a position of a group."""
+    return row.group, row.topic, row.partition, row.target_topic, row.target_partition
+
+
+def _lag_of(row: GroupRow) -> tuple[object, ...]:
+    return row.lag_records, row.lag_s, row.direction, row.eta_s
+
+
+def _with_lag(
+    group: GroupSummary,
+    lag: GroupLag,
+    trend: tuple[Direction, float | None],
+    slowest_s: float,
+) -> GroupSummary:
+    """Return a group with its lag; it has caught up when its slowest large part has."""
+    direction, eta_s = trend
+    eta_s = None if eta_s is None else max(eta_s, slowest_s)
+    moved_eta_s = None if group.moved else eta_s
+    if moved_eta_s is not None and group.moved_rereads:
+        more = group.moved_rereads / lag.records if lag.records else None
+        moved_eta_s = None if more is None else moved_eta_s * (1 + more)
+    return replace(
+        group,
+        lag=lag.records,
+        lag_s=lag.seconds,
+        untimed=lag.untimed,
+        direction=direction,
+        eta_s=eta_s,
+        moved_eta_s=moved_eta_s,
+    )

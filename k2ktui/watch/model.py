@@ -27,21 +27,13 @@ from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.moves.ratings import NOTHING, GroupSummary, RereadEstimate
 from k2ktui.engine.status import PartitionStatus
+from k2ktui.engine.trend import Direction
 
 # A part whose read is pending for this many seconds is shown as stale, whatever its last error.
 LATE_S = 5.0
 
 Span = tuple[int, int]
 RangeRow = tuple[int, int, int]
-
-
-class Direction(StrEnum):
-    """Direction of a value; unknown until there are two samples."""
-
-    RISING = "rising"
-    FALLING = "falling"
-    STEADY = "steady"
-    UNKNOWN = "unknown"
 
 
 class PartName(StrEnum):
@@ -467,6 +459,11 @@ def pause_view(view: View, before: float = math.inf) -> View:
         partitions=tuple(
             replace(row, rate=None, direction=Direction.UNKNOWN, eta_s=None)
             for row in view.partitions
+        ),
+        groups=tuple(replace(row, direction=Direction.UNKNOWN, eta_s=None) for row in view.groups),
+        summaries=tuple(
+            replace(group, direction=Direction.UNKNOWN, eta_s=None, moved_eta_s=None)
+            for group in view.summaries
         ),
         totals=replace(view.totals, rate=None, direction=Direction.UNKNOWN, eta_s=None),
     )

@@ -12,7 +12,7 @@ from time import monotonic
 
 from k2ktui.errors import ConfigError
 from k2ktui.watch.feed import Feed, Listener
-from k2ktui.watch.history import History, Sample
+from k2ktui.watch.history import GroupHistory, GroupSample, History, Sample
 from k2ktui.watch.model import RangeRow, View
 from k2ktui.watch.recording import Recording
 
@@ -54,7 +54,7 @@ class Player(Feed):
         self._over = False
         self._goto: int | None = self.number
         self._view: View | None = None
-        self._history = History()
+        self._history, self._groups = History(), GroupHistory()
         self._shown_at = monotonic()
         self._listener: Listener = lambda view: None
         self._thread = threading.Thread(target=self._run, name="watch-player", daemon=True)
@@ -101,6 +101,10 @@ class Player(Feed):
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition in the minutes before the current view."""
         return self._history.series(topic, partition)
+
+    def lags(self, group: str) -> Sequence[GroupSample]:
+        """Return the lag of a group in the minutes before the current view."""
+        return self._groups.series(group)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
         """Return the last recorded ranges of one partition."""
@@ -154,13 +158,16 @@ class Player(Feed):
     def _show(self, number: int) -> None:
         view = self._recording.view(number)
         if number != self.number + 1:
-            self._history = History()
+            self._history, self._groups = History(), GroupHistory()
             for earlier in range(max(0, number - _LOOK_BACK), number):
-                before = self._recording.view(earlier)
-                self._history.add(before.taken_at, before.partitions)
-        self._history.add(view.taken_at, view.partitions)
+                self._remember(self._recording.view(earlier))
+        self._remember(view)
         self.number, self._view, self._shown_at = number, view, monotonic()
         self._listener(view)
+
+    def _remember(self, view: View) -> None:
+        self._history.add(view.taken_at, view.partitions)
+        self._groups.add(view.taken_at, {}, {group.group: group.lag for group in view.summaries})
 
 
 def parse_time(text: str, times: Sequence[float]) -> float:

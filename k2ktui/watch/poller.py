@@ -18,7 +18,7 @@ from k2ktui.log.writers import WriterWatch
 from k2ktui.sync.flow import Flow
 from k2ktui.watch.facts import GroupFacts, Known
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Feed, Listener
-from k2ktui.watch.history import Sample
+from k2ktui.watch.history import GroupSample, Sample
 from k2ktui.watch.model import PartName, RangeRow
 from k2ktui.watch.pipeline_reader import PipelineReader, make_assembler
 from k2ktui.watch.readers import make_readers
@@ -146,6 +146,10 @@ class Poller(Feed):
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         """Return the samples of one partition over the last minutes."""
         return self._reader.assembler.history.series(topic, partition)
+
+    def lags(self, group: str) -> Sequence[GroupSample]:
+        """Return the lag of a group over the last minutes."""
+        return self._reader.assembler.group_history.series(group)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
         """Return the last mapping ranges of one partition that are held in memory."""

@@ -35,6 +35,7 @@ from k2ktui.replication.topics.record_times import RecordTimes, read_times
 from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.sync.drill.pair import OppositeDrills
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.group_lags import GroupLagReader
 from k2ktui.sync.mapping.source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.facts import (
@@ -300,6 +301,7 @@ class GroupReader(MappingReader):
     def __init__(self, flow: Flow, clusters: Clusters, store: StateStore | None = None) -> None:
         super().__init__(flow, clusters, store)
         self._agreement = Agreement()
+        self._lags = GroupLagReader(clusters.source)
         self._auditor = flow.open_auditor()
 
     def read(self, known: Known) -> GroupFacts:
@@ -319,6 +321,7 @@ class GroupReader(MappingReader):
         """Disconnect from both clusters."""
         if self._auditor is not None:
             self._auditor.close()
+        self._lags.close()
         super().close()
 
     def _read(self, known: Known) -> GroupFacts:
@@ -339,6 +342,7 @@ class GroupReader(MappingReader):
             source_down=snapshot.source_down,
             notes=snapshot.notes,
             mappings_expire_at=snapshot.mappings_expire_at,
+            logs=self._lags.read(snapshot),
         )
 
 

@@ -14,6 +14,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.groups import Finding, GroupView
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.present.formatting import UNICODE, Tone
+from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import PartName
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import Made, beside_mirrormaker, usual
@@ -68,8 +69,8 @@ def test_there_is_no_bar_where_the_number_may_be_wrong() -> None:
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("3")
-        assert row(console, "trial").split()[4:7] == ["…", "…", "…"]
-        assert row(console, "broken").split()[4:7] == ["—", "—", "—"]
+        assert row(console, "trial").split()[6:9] == ["…", "…", "…"]
+        assert row(console, "broken").split()[6:9] == ["—", "—", "—"]
         assert bar(console, "half")[0].endswith("█")
         assert set(bar(console, "half")[1]) == {"┄"}, "0 as far as known is not 0"
         await console.press("v")
@@ -235,9 +236,9 @@ def test_a_column_without_a_rank_is_refused(
     compared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be missing on the screen, and in no message."""
-    columns = groups_table.group_columns(UNICODE, lambda: 10, 8, compared=compared)
+    columns = groups_table.group_columns(UNICODE, lambda: 10, 8, Feed(), compared=compared)
     assert {"group", "bar", "basis"} <= {column.id for column in columns}
     ranks = {column.id: column.rank for column in columns if column.id != "basis"}
     monkeypatch.setattr(groups_table, "_RANKS", ranks)
     with pytest.raises(ValueError, match="basis"):
-        groups_table.group_columns(UNICODE, lambda: 10, 8, compared=compared)
+        groups_table.group_columns(UNICODE, lambda: 10, 8, Feed(), compared=compared)

@@ -17,6 +17,7 @@ from k2ktui.engine.members import describe_member, sort_members
 from k2ktui.engine.moves.groups import Finding, GroupRow
 from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.severity import Severity
+from k2ktui.engine.trend import Direction
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.groups import row_columns, stale_group_columns, summary_columns
@@ -173,6 +174,7 @@ def group_figures(
     lines: list[Line] = [_first_line(cells)]
     facts: list[Line] = [
         fact("Why", cells.aged("why", Cell(_why(group, gone))).text, Tone.WARN),
+        fact("Trend", cells.aged("catches-up", Cell(_trend(group, glyphs))).text),
         fact("Source", cells["source"].text),
         fact("Target", cells["target"].text),
         fact("Basis", cells["basis"].text, cells["basis"].tone),
@@ -249,8 +251,27 @@ class _Cells:
 
 
 def _first_line(cells: _Cells) -> Line:
-    lag = cells["lag"]
-    return (cells["status"], Cell("  lag ", Tone.MUTED), replace(lag, tone=Tone.HEADING))
+    lag, behind = cells["lag"], cells["behind"]
+    return (
+        cells["status"],
+        Cell("  lag ", Tone.MUTED),
+        replace(lag, tone=Tone.HEADING),
+        Cell("  behind ", Tone.MUTED),
+        replace(behind, tone=Tone.HEADING),
+    )
+
+
+def _trend(group: GroupSummary, glyphs: Glyphs) -> str:
+    """Return the trend of a group's lag, and when it has caught up, now and if it were moved."""
+    if group.direction is Direction.UNKNOWN:
+        return "" if group.lag is None else formatting.NOT_YET
+    text = f"{glyphs.direction(group.direction)} {group.direction}"
+    if group.direction is not Direction.FALLING or group.eta_s is None:
+        return text
+    text += f", caught up in {formatting.duration(group.eta_s)}"
+    if group.moved_rereads and group.moved_eta_s is not None:
+        text += f", after a move in {formatting.duration(group.moved_eta_s)}"
+    return text
 
 
 def _why(group: GroupSummary, gone: int | None) -> str:

@@ -135,6 +135,11 @@ class GroupsScreen(_GroupTable):
         from its current commit. After move: the same after a move, as in the plan. ≥ means at
         least: there are partitions where the number is unknown.
 
+        Lag is the number of records that the group has not read yet, behind the age of the first of
+        them. Catches up says whether the lag rises or falls, and in what time it is 0 at the rate
+        of the last two minutes; … until it was watched for half a minute. The panel says in what
+        time that would be after a move, when records are read again. A wide table charts the lag.
+
         The bar grows from zero to the left for records that would be skipped and to the right for
         those read again, on a scale of powers of ten. It is dotted where the number is unknown;
         — stands for one that is not available, … for one that the next poll must confirm.
@@ -182,7 +187,8 @@ class GroupsScreen(_GroupTable):
         glyphs = glyphs_of(self)
         if self._by_partition:
             return position_columns(glyphs, self.largest, self._width)
-        return group_columns(glyphs, self.largest, self._width, compared=self._compares)
+        feed, compared = self.session.feed, self._compares
+        return group_columns(glyphs, self.largest, self._width, feed, compared=compared)
 
     def make_grid(self) -> Grid[Any]:
         """Create the table."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from k2ktui.console.visuals.shapes import divergence, picture_cell, power_of_ten
+from k2ktui.console.visuals.shapes import divergence, picture_cell, power_of_ten, sparkline
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.groups import Finding, GroupRow
 from k2ktui.engine.moves.ratings import GroupSummary, rate
@@ -15,12 +15,15 @@ from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import Column, insert, rank
 from k2ktui.present.formatting import NOT_AVAILABLE, NOT_YET, Cell, Glyphs, Line, Tone
 from k2ktui.present.groups import row_columns, summary_columns
+from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import View
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Grid[GroupSummary])
 Scale = Callable[[], int]
 
+# The lag of the last minutes.
+_CHART, _CHART_S = 12, 300.0
 # The bar: in a row, and in one of a table that has the room.
 _BAR, _WIDE_BAR = 11, 17
 _WIDE = 160
@@ -33,17 +36,20 @@ _RANKS = {
     "status": 0,
     # It changes most, and a change repaints a line up to its end.
     "lag": 2,
+    "behind": 3,
+    "chart": 9,
+    "catches-up": 4,
     "skips": 0,
     "bar": 1,
     "rereads": 1,
     "theirs": 0,
     "ours": 1,
-    "moved-skips": 3,
-    "source": 4,
-    "target": 5,
-    "basis": 6,
-    "parts": 8,
-    "moved-rereads": 9,
+    "moved-skips": 5,
+    "source": 6,
+    "target": 7,
+    "basis": 8,
+    "parts": 10,
+    "moved-rereads": 11,
 }
 
 
@@ -62,7 +68,7 @@ def scale_of(view: View) -> int:
 
 
 def group_columns(
-    glyphs: Glyphs, scale: Scale, width: int, *, compared: bool = False
+    glyphs: Glyphs, scale: Scale, width: int, feed: Feed, *, compared: bool = False
 ) -> tuple[Column[GroupSummary], ...]:
     """Return the columns of the table of groups.
 
@@ -70,14 +76,21 @@ def group_columns(
         glyphs: the character set.
         scale: returns the end of the bars' scale.
         width: of a bar.
+        feed: keeps the lags of the last minutes.
         compared: whether MirrorMaker 2 is compared.
     """
+
+    def lags(group: GroupSummary) -> Cell:
+        since = feed.now() - _CHART_S
+        samples = [one.lag_records for one in feed.lags(group.group) if one.at >= since]
+        return picture_cell(sparkline(samples, _CHART, glyphs))
 
     def now(group: GroupSummary) -> Cell:
         return picture_cell(now_bar(group, scale(), width, glyphs))
 
     by_id = {column.id: column for column in summary_columns(glyphs, compared=compared)}
     by_id["bar"] = _picture(now, width)
+    by_id["chart"] = Column("chart", "lag, 5 min", lags, width=_CHART, picture=True)
     by_id["basis"] = replace(by_id["basis"], width=_BASIS)
     if missing := by_id.keys() - _RANKS.keys():
         raise ValueError(f"columns without a rank, which no screen would show: {sorted(missing)}")

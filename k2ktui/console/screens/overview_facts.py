@@ -18,6 +18,7 @@ from k2ktui.engine.drill.pair_state import describe_final_loss
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.severity import Severity, SeverityLabel
+from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.failover import NOTHING_LEFT, failover_verdict, group_cells, loss_cells
@@ -26,7 +27,7 @@ from k2ktui.present.pair_state import RETIRE, list_moved
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
-from k2ktui.watch.model import ClusterView, Direction, PartName, View
+from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.severity import judge_mirror_flow, judge_partition
 
 _LABEL = 12

@@ -18,6 +18,7 @@ from k2ktui.engine.moves.groups import (
     make_group_rows,
     reading_notes,
 )
+from k2ktui.engine.moves.lags import NO_LOGS, ReadLogs, with_lags
 from k2ktui.engine.moves.ratings import GroupSummary, summarize_groups
 
 
@@ -296,11 +297,20 @@ class GroupPositions:
         }
 
 
-def make_group_positions(snapshot: Snapshot, pair: PairState) -> GroupPositions:
-    """Return the groups of a snapshot, as the state of the pair makes them to be read."""
+def make_group_positions(
+    snapshot: Snapshot, pair: PairState, logs: ReadLogs = NO_LOGS
+) -> GroupPositions:
+    """Return the groups of a snapshot, as the state of the pair makes them to be read.
+
+    Args:
+        snapshot: both clusters.
+        pair: which cluster the workload uses.
+        logs: what lags are measured against; without it they are unknown.
+    """
     rows = make_group_rows(snapshot)
     if pair.moved:
         rows = after_failover(rows)
+    rows = with_lags(rows, logs)
     return GroupPositions(
         pipeline=snapshot.pipeline,
         taken_at=snapshot.taken_at,

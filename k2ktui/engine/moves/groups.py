@@ -21,6 +21,7 @@ from k2ktui.engine.moves.resume_effect import UNKNOWN, Standing, in_both, standi
 from k2ktui.engine.moves.written import WrittenCommits, choice_in_force
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.trend import Direction
 from k2ktui.text import counted, duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
@@ -261,6 +262,10 @@ class GroupRow:
         chosen_by: who chose where the group continues, ``user@host``; "" for nobody.
         moved_by: id of the drill that moved the topic's clients to the target, "" if none has: no
             forward operation writes the row.
+        lag_records: records that the group has not read yet, on the target if it has moved there.
+        lag_s: age of the first of them on the source in seconds; 0 if there is none.
+        direction: trend of ``lag_records``.
+        eta_s: seconds until it has caught up at this rate, None if it never does.
     """
 
     group: str
@@ -283,6 +288,10 @@ class GroupRow:
     finding: Finding = Finding.SETTLED
     chosen_by: str = ""
     moved_by: str = ""
+    lag_records: int | None = None
+    lag_s: float | None = None
+    direction: Direction = Direction.UNKNOWN
+    eta_s: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""

@@ -16,10 +16,9 @@ from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Finding, GroupRow, GroupView
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.strict_json import MalformedRecord
+from k2ktui.engine.trend import Direction
 from k2ktui.text import counted, safe_text
 
-SourceEnds = Mapping[tuple[str, int], int | None]
-TargetEnds = Mapping[tuple[str, int | None], int | None]
 # A view is kept in memory and recorded: of more members, the others are only counted.
 _NAMED_MEMBERS = 50
 
@@ -242,7 +241,13 @@ class GroupSummary:
         missing: rows without a committed offset on the target.
         skips: records it would never read if it continued on the target as committed now.
         rereads: records it would read again there.
-        lag: source records that it has not read yet, None if unknown for any partition.
+        lag: records that it has not read yet, None if unknown for any partition: of the source, and
+            of ``moved`` rows of the target.
+        lag_s: age of the first of them on the source in seconds; 0 if there is none.
+        untimed: rows that have such a record, and whose age is not known.
+        direction: trend of ``lag``.
+        eta_s: seconds until it has caught up at this rate, None if it never does.
+        moved_eta_s: the same if it also read again what it would read again after a move.
         ours: what it would read again on the target from the translated position.
         theirs: the same from MirrorMaker 2's checkpoints; None if they are not compared.
         unknown: rows with a commit on the target for which it is unknown what the group would
@@ -256,8 +261,7 @@ class GroupSummary:
         unknown_moved: rows that cannot be moved.
         checking: rows found bad once: in no sum, and bad only if the next poll agrees.
         checking_unmapped: the ``checking`` rows that seem to have no mapping.
-        moved: rows on the target, where a failover has moved the group; they are in no sum, and
-            ``lag`` is that on the target.
+        moved: rows on the target, where a failover has moved the group; they are in no sum.
         moved_unmapped, moved_bounded: the ``moved`` rows without a mapping, and with a bound of it.
         moved_with_topic: the ``moved`` rows whose topic a drill moved; others may stay on the
             source, so that the group may be active on both clusters.
@@ -291,6 +295,11 @@ class GroupSummary:
     moved_bounded: int = 0
     moved_with_topic: int = 0
     rating: Rating = Rating.UNREAD
+    lag_s: float | None = None
+    untimed: int = 0
+    direction: Direction = Direction.UNKNOWN
+    eta_s: float | None = None
+    moved_eta_s: float | None = None
 
     @property
     def unmapped(self) -> int:
@@ -332,8 +341,6 @@ def summarize_groups(
     rows: Iterable[GroupRow],
     source: Mapping[str, GroupView],
     target: Mapping[str, GroupView],
-    ends: SourceEnds | None = None,
-    target_ends: TargetEnds | None = None,
     audit: Audit | None = None,
 ) -> tuple[GroupSummary, ...]:
     """Return every group with the sums of its rows, sorted by name.
@@ -341,8 +348,6 @@ def summarize_groups(
     Args:
         rows: translated positions, sorted by group.
         source, target: the groups of both clusters, by name.
-        ends: of source partitions; a group's lag is unknown without them.
-        target_ends: of target partitions, for groups that a failover has moved there.
         audit: what MirrorMaker 2 would make of them.
     """
     by_group = {name: list(of) for name, of in groupby(rows, attrgetter("group"))}
@@ -353,7 +358,6 @@ def summarize_groups(
             name,
             by_group.get(name, []),
             (_side(source.get(name)), _side(target.get(name))),
-            (ends or {}, target_ends or {}),
             audited_by_group.get(name, []) if audit else None,
         )
         for name in sorted(source.keys() | by_group.keys())
@@ -364,7 +368,6 @@ def _summarize(
     name: str,
     rows: Sequence[GroupRow],
     sides: tuple[GroupSide, GroupSide],
-    ends: tuple[SourceEnds, TargetEnds],
     audited: Sequence[AuditRow] | None,
 ) -> GroupSummary:
     now, after = estimate_rereads(rows)
@@ -373,7 +376,6 @@ def _summarize(
     moved = [row for row in rows if row.finding is Finding.MOVED]
     on_source = [row for row in rows if row.finding is not Finding.MOVED]
     left = [row for row in on_source if row.finding is not Finding.CHOSEN]
-    lags = _lag(on_source, ends[0]), _lag_on_target(moved, ends[1])
     unknown_moved = sum(row.basis is Basis.UNMAPPED or row.skipped is None for row in left)
     return GroupSummary(
         group=name,
@@ -384,7 +386,6 @@ def _summarize(
         missing=sum(row.target_offset is None for row in on_source),
         skips=now.skipped,
         rereads=now.records,
-        lag=None if None in lags else sum(lag or 0 for lag in lags),
         # A move skips no record that is retained; those that retention has deleted do not count.
         ours=RereadEstimate(after.records, unknown=unknown_moved),
         theirs=None if audited is None else estimate_by_checkpoints(audited, len(rows)),
@@ -404,28 +405,6 @@ def _summarize(
         moved_with_topic=sum(bool(row.moved_by) for row in moved),
         rating=rate_group(rows, *sides),
     )
-
-
-def _lag_on_target(moved: Sequence[GroupRow], ends: TargetEnds) -> int | None:
-    """Return the records that a group has not read where it was moved."""
-    total = 0
-    offsets = {(row.target_topic, row.target_partition): row.target_offset for row in moved}
-    for at, offset in offsets.items():
-        end = ends.get(at)
-        if end is None or offset is None:
-            return None
-        total += max(0, end - offset)
-    return total
-
-
-def _lag(rows: Sequence[GroupRow], ends: SourceEnds) -> int | None:
-    total = 0
-    for row in rows:
-        end = ends.get((row.topic, row.partition))
-        if end is None or row.source_offset is None:
-            return None
-        total += max(0, end - row.source_offset)
-    return total
 
 
 def _side(view: GroupView | None) -> GroupSide:

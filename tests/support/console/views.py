@@ -16,6 +16,7 @@ from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner, RunnerState
+from k2ktui.engine.moves.lags import ReadLogs
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -32,7 +33,7 @@ from k2ktui.watch.facts import (
     TargetFacts,
 )
 from k2ktui.watch.feed import Feed, Listener
-from k2ktui.watch.history import Sample
+from k2ktui.watch.history import GroupSample, Sample
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
 from k2ktui.watch.severity import Problem, find_problems
 
@@ -209,6 +210,10 @@ class Made:
         """What views remember of a partition."""
         return self._assembler.history.series(topic, partition)
 
+    def lags(self, group: str) -> Sequence[GroupSample]:
+        """What views remember of a group's lag."""
+        return self._assembler.group_history.series(group)
+
     def forget(self, *names: PartName) -> None:
         """Forget what was read of parts, as if they had never answered; all, without names."""
         for name in names or tuple(PartName):
@@ -254,6 +259,7 @@ class Made:
                 dict(self.target_groups),
                 dict(self.mapped),
                 commits_at=now,
+                logs=self._logs(targets),
             ),
             PartName.STATE: StateFacts(
                 now,
@@ -266,6 +272,16 @@ class Made:
             ),
         }
         return {name: replace(of, **self.changed.get(name, {})) for name, of in facts.items()}
+
+    def _logs(self, targets: Mapping[tuple[str, int], int]) -> ReadLogs:
+        """Return what lags of groups are measured against: a record was written each second."""
+        ends = {(at.topic, at.partition): end for at, end in self.ends.items()}
+        written: dict[tuple[str, int], dict[int, float]] = {at: {} for at in ends}
+        for row in self.rows:
+            at, offset = (row.topic, row.partition), row.source_offset
+            if offset is not None and at in ends:
+                written[at][offset] = self.now - (ends[at] - offset)
+        return ReadLogs(ends, targets, written, self.now)
 
     def _runners(self) -> tuple[Runner, ...]:
         if self.runners is not None:
@@ -347,6 +363,9 @@ class StubFeed(Feed):
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
         return self.made.series(topic, partition)
+
+    def lags(self, group: str) -> Sequence[GroupSample]:
+        return self.made.lags(group)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
         return self.made.mapped[SourcePartition(topic, partition)].ranges

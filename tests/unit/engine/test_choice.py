@@ -21,6 +21,7 @@ from k2ktui.engine.moves.apply import (
 )
 from k2ktui.engine.moves.choice import Choice, RowValue
 from k2ktui.engine.moves.groups import Finding, GroupView, Snapshot, make_group_rows
+from k2ktui.engine.moves.lags import ReadLogs, measure_lags
 from k2ktui.engine.moves.plan import Action, PlanRow, Rewind, UnusablePlan, dump_plan, load_plan
 from k2ktui.engine.moves.planning import make_plan
 from k2ktui.engine.moves.ratings import (
@@ -217,8 +218,9 @@ def test_chosen_rows_are_no_finding_and_cost_nothing_of_a_move() -> None:
     made_of = remembering("700", 40, 700)
     rows = make_group_rows(made_of)
     assert estimate_rereads(rows) == (NOTHING, NOTHING)
-    (group,) = summarize_groups(rows, made_of.source, made_of.target, {("s", 0): 100})
-    assert (group.chosen, group.ahead, group.unknown, group.lag) == (1, 0, 0, 60)
+    (group,) = summarize_groups(rows, made_of.source, made_of.target)
+    assert (group.chosen, group.ahead, group.unknown) == (1, 0, 0)
+    assert measure_lags(rows, ReadLogs({("s", 0): 100}))[0].records == 60
     assert group.rating is rate(rows[0]) is Rating.CHOSEN
     assert Agreement().settle(rows, 0.0, 1.0) == rows
 

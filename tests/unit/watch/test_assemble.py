@@ -16,9 +16,10 @@ from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.engine.status import HeldBack, PartitionState
+from k2ktui.engine.trend import Direction
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.facts import MappedSummary
-from k2ktui.watch.model import LATE_S, Direction, Part, PartitionRow, PartName, PipelinePair, View
+from k2ktui.watch.model import LATE_S, Part, PartitionRow, PartName, PipelinePair, View
 from tests.support.console.views import (
     NOON,
     Made,

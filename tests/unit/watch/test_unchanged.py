@@ -17,8 +17,9 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.trend import Direction
 from k2ktui.sync.mapping.source import NothingCopied
-from k2ktui.watch.model import Direction, PartName, View
+from k2ktui.watch.model import PartName, View
 from k2ktui.watch.unchanged import SnapshotRows, inputs_of_rows, summarize_mapping
 from tests.support.console.views import Made, large, usual
 
@@ -56,7 +57,12 @@ def facts_of(view: View) -> Any:
         replace(row, rate=None, eta_s=None, direction=Direction.UNKNOWN) for row in view.partitions
     ]
     totals = replace(view.totals, rate=None, eta_s=None, direction=Direction.UNKNOWN)
-    return rows, totals, view.summaries, view.groups
+    summaries = [
+        replace(group, direction=Direction.UNKNOWN, eta_s=None, moved_eta_s=None)
+        for group in view.summaries
+    ]
+    groups = [replace(row, direction=Direction.UNKNOWN, eta_s=None) for row in view.groups]
+    return rows, totals, summaries, groups
 
 
 @given(st.lists(st.sampled_from(CHANGES), max_size=8))

@@ -11,6 +11,7 @@ from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.journal import JournalHeader
+from k2ktui.engine.moves.lags import ReadLogs
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, dump_plan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
@@ -26,6 +27,15 @@ from tests.support.console.views import (
     TARGET_ID,
 )
 from tests.unit.golden.cases.common import NO_TARGET, PAIR, Cases
+
+# The record at the group's offset was written two minutes before.
+LOGS = ReadLogs({("payments", 0): 505}, {}, {("payments", 0): {120: NOON - 120}}, NOON)
+
+# The record at the group's offset was written two minutes before.
+LOGS = ReadLogs({("payments", 0): 505}, {}, {("payments", 0): {120: NOON - 120}}, NOON)
+
+# The record at the group's offset was written two minutes before.
+LOGS = ReadLogs({("payments", 0): 505}, {}, {("payments", 0): {120: NOON - 120}}, NOON)
 
 
 def a_plan(folder: Path) -> Plan:
@@ -148,18 +158,19 @@ def undo(_: Path) -> list[Typed]:
 
 def groups(_: Path) -> list[Typed]:
     """Groups of a pipeline; none; no cluster."""
-    read = "k2ktui.sync.moves.snapshot.take_snapshot"
+    read = "k2ktui.sync.group_lags.read_groups"
+    members = "k2ktui.sync.moves.snapshot.take_snapshot"
     none = replace(READ, source={}, target={})
     static = make_member("billing-7", "/10.0.0.7", "b7", {"orders": [0, 1, 3]})
     named = replace(
         READ, source={**READ.source, "billing": GroupView("Stable", 1, named=(static,))}
     )
     return [
-        typed("groups -f orders.yaml", {read: READ, **PAIR}),
-        typed("groups -f orders.yaml --json", {read: READ, **PAIR}),
-        typed("groups -f orders.yaml --members", {read: named}),
-        typed("groups -f orders.yaml --members --json", {read: named}),
-        typed("groups -f orders.yaml", {read: none, **PAIR}),
+        typed("groups -f orders.yaml", {read: (READ, LOGS), **PAIR}),
+        typed("groups -f orders.yaml --json", {read: (READ, LOGS), **PAIR}),
+        typed("groups -f orders.yaml", {read: (none, LOGS), **PAIR}),
+        typed("groups -f orders.yaml --members", {members: named}),
+        typed("groups -f orders.yaml --members --json", {members: named}),
         typed("groups -f orders.yaml", {read: NO_TARGET, **PAIR}),
         typed("groups"),
     ]

@@ -11,6 +11,7 @@ from typing import Any
 from k2ktui.engine.mapping.replica import TargetLog
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.moves.lags import NO_LOGS
 from k2ktui.engine.moves.positions import SourceLog
 from k2ktui.engine.records.run_record import Run
 from k2ktui.engine.records.state import MappingRange, SourcePartition
@@ -433,7 +434,7 @@ def drill_failback(folder: Path) -> list[Typed]:
 def groups(folder: Path) -> list[Typed]:
     """Groups of a flow of MirrorMaker 2; flows that are not named."""
     files(folder)
-    read = {"k2ktui.sync.moves.snapshot.take_snapshot": READ, **PAIR}
+    read = {"k2ktui.sync.group_lags.read_groups": (READ, NO_LOGS), **PAIR}
     return [
         typed("groups -f mm2.properties", read),
         typed("groups -f mm2.properties --json", read),

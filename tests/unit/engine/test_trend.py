@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.watch.history import Trends
-from k2ktui.watch.model import Direction
+from k2ktui.engine.trend import Direction, Trends
 
 
 def seen(values: Iterable[float | None], window_s: float = 1000) -> Trends:

@@ -1,0 +1,102 @@
+"""When records were written, against logs whose records' times are known."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.log_times import MOST_READ, CommitTimes, LogEnds, LogSpan
+
+AT = ("orders", 0)
+
+
+def followed(written: Sequence[float], polls: Sequence[float]) -> LogEnds:
+    """Return the ends of a log, whose records were written at these times, at each poll."""
+    ends = LogEnds()
+    for at in polls:
+        ends.add(bisect_right(written, at), at)
+    return ends
+
+
+@given(
+    st.lists(st.floats(0, 4000), max_size=60).map(sorted),
+    st.lists(st.floats(0.1, 90), min_size=2, max_size=60),
+)
+def test_a_time_that_is_given_is_right(written: list[float], pauses: list[float]) -> None:
+    polls = [sum(pauses[: n + 1]) for n in range(len(pauses))]
+    ends, now = followed(written, polls), polls[-1]
+    for offset, at in enumerate(written):
+        known = ends.written_at(offset, now)
+        if known is not None:
+            assert abs(known - at) <= max(10.0, 0.1 * (now - known)) + 1e-6
+
+
+def test_a_steady_log_of_a_day_takes_little_and_stays_within_a_tenth() -> None:
+    written = [n / 2 for n in range(2 * 86_400)]
+    ends = followed(written, [5.0 * n for n in range(1, 17_280)])
+    now = 5.0 * 17_279
+    for age in (3, 20, 100, 1_000, 20_000, 80_000):
+        offset = bisect_right(written, now - age) - 1
+        known = ends.written_at(offset, now)
+        assert known is not None and abs(known - written[offset]) <= 0.1 * age
+    assert len(ends) <= 256
+
+
+def test_what_the_ends_do_not_say_is_not_known() -> None:
+    ends = followed([], [])
+    assert ends.written_at(0, 0.0) is None
+    # Between 1,000 s and 1,600 s nothing was read: what came then may be of any moment.
+    ends = followed([*range(100), *range(1_000, 1_600)], [10, 20, 1_000, 1_600])
+    assert ends.written_at(5, 1_600) is None, "before the first reading"
+    assert ends.written_at(15, 1_600) == 14.5
+    assert ends.written_at(400, 1_600) is None
+    assert ends.written_at(700, 1_600) is None, "beyond the end"
+    ends.add(3, 1_605)
+    assert ends.written_at(2, 1_605) is None, "the log was made again"
+
+
+def test_records_are_read_where_the_ends_say_nothing_and_once() -> None:
+    times, log = CommitTimes(), LogSpan(0, 100, 100)
+    assert times.observe({AT: {40, 100}}, {AT: log}, 0.0) == [(*AT, 40)]
+    assert times.times() == {AT: {100: math.inf}}
+    times.learn({(*AT, 40): -7200.0})
+    for at in range(5, 200, 5):
+        assert times.observe({AT: {40, 100}}, {AT: log}, at) == []
+        assert times.times() == {AT: {40: -7200.0, 100: math.inf}}
+
+
+def test_a_group_that_stays_is_proven_by_the_record() -> None:
+    times = CommitTimes()
+    for at in range(0, 60, 5):
+        asked = times.observe({AT: {12}}, {AT: LogSpan(0, 10 + at, 10 + at)}, at)
+        # Written between the polls of 0 and 5, as the ends say; after 30 s it is looked at.
+        assert bool(asked) is (at >= 35)
+        if at:
+            assert times.times()[AT][12] == 2.5
+    # Behind it are only markers of transactions, until there is a record.
+    times.learn({(*AT, 12): math.inf})
+    assert times.times()[AT][12] == math.inf
+    assert times.observe({AT: {12}}, {AT: LogSpan(0, 65, 65)}, 60) == []
+    assert times.observe({AT: {12}}, {AT: LogSpan(0, 66, 66)}, 65) == [(*AT, 12)]
+
+
+def test_what_retention_deleted_is_not_the_next_record() -> None:
+    times = CommitTimes()
+    assert times.observe({AT: {40}}, {AT: LogSpan(60, 100, 100)}, 0.0) == [(*AT, 60)]
+    times.learn({(*AT, 60): -50.0})
+    assert times.times() == {AT: {40: -50.0}}
+
+
+def test_few_records_are_read_at_once_and_each_has_its_turn() -> None:
+    times, left = CommitTimes(), set(range(3 * MOST_READ))
+    for at in range(3):
+        asked = times.observe({AT: range(3 * MOST_READ)}, {AT: LogSpan(0, 9_999, 9_999)}, at)
+        assert len(asked) == MOST_READ
+        # The first half of what was asked cannot be read.
+        times.learn(dict.fromkeys(asked[MOST_READ // 2 :], 0.0))
+        left -= {offset for *_, offset in asked}
+    assert not left
