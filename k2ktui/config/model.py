@@ -257,6 +257,13 @@ class Metrics(Section):
 
     prefix: MetricPrefixes = MetricPrefixes()
     kafka: MetricsTopic = MetricsTopic()
+    groups: NamesOrPattern = Field(
+        default=(),
+        description=(
+            "Consumer groups whose lag `sync` exports, in records and in seconds: the first 100 "
+            "by name"
+        ),
+    )
 
 
 class Mm2PublishSettings(Section):
@@ -1061,6 +1068,11 @@ class PipelineConfig(Section):
     def consumer_groups(self) -> GroupSelection:
         """The groups whose offsets are translated."""
         return GroupSelection.of(self.groups.consumer_groups)
+
+    @cached_property
+    def measured_groups(self) -> GroupSelection:
+        """The groups whose lag is exported."""
+        return GroupSelection.of(self.metrics.groups)
 
     @property
     def start(self) -> StartPosition:

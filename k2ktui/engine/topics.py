@@ -89,7 +89,7 @@ class TopicSelection(NameSelection):
 
 
 class GroupSelection(NameSelection):
-    """The consumer groups whose offsets are translated; see ``PipelineConfig.consumer_groups``."""
+    """Consumer groups; see ``consumer_groups`` and ``measured_groups`` of ``PipelineConfig``."""
 
 
 MappingKind = Literal["source", "affix", "static", "staticMapping", "expression"]

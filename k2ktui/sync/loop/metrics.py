@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.moves.lags import GroupLag
 from k2ktui.replication.telemetry.metric import Metric, Points
 from k2ktui.replication.telemetry.session import exporters_for, read_exporter_names
 from k2ktui.sync.loop.poll import SyncPoll
@@ -57,6 +58,17 @@ class SyncMetrics:
             at = self._turn.mappings_expire_at if self._turn else None
             return [] if at is None else [(at - time.time(), self._labels)]
 
+    def lags(self, read: Callable[[GroupLag], float | None]) -> Points:
+        """Return a data point of each group whose lag is exported; none of what is unknown."""
+        with self._lock:
+            lags = self._turn.lags if self._turn else {}
+            known = ((read(lag), group) for group, lag in lags.items())
+            return [
+                (value, {**self._labels, "group": group})
+                for value, group in known
+                if value is not None
+            ]
+
     def actions(self) -> Points:
         """Return the number of rows per planned action in the last poll."""
         with self._lock:
@@ -66,6 +78,10 @@ class SyncMetrics:
 
 def _of_last(read: Callable[[SyncPoll], float]) -> Callable[[SyncMetrics], Points]:
     return lambda figures: figures.gauge(read)
+
+
+def _of_groups(read: Callable[[GroupLag], float | None]) -> Callable[[SyncMetrics], Points]:
+    return lambda figures: figures.lags(read)
 
 
 def _total(read: Callable[[SyncMetrics], int]) -> Callable[[SyncMetrics], Points]:
@@ -86,6 +102,12 @@ CATALOG: tuple[Metric, ...] = (
            _of_last(lambda turn: turn.duration_s)),
     Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncMetrics.actions,
            labels=("action",)),
+    Metric(_PREFIX, "group.lag", "{record}",
+           "Source records that a group of `metrics.groups` has not read; absent if unknown",
+           _of_groups(lambda lag: lag.records), labels=("group",)),
+    Metric(_PREFIX, "group.lag.time", "s",
+           "Age of the first record that such a group has not read; 0 with no lag",
+           _of_groups(lambda lag: None if lag.untimed else lag.seconds), labels=("group",)),
     Metric(_PREFIX, "polls", "{poll}", "Polls", _total(lambda figures: figures.polls),
            counter=True),
     Metric(_PREFIX, "committed", "{offset}", "Offsets committed",

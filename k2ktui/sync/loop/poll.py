@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.engine.mapping.translate import Basis
@@ -27,12 +28,14 @@ from k2ktui.engine.moves.groups import (
     unread_notes,
 )
 from k2ktui.engine.moves.journal import SYNC
+from k2ktui.engine.moves.lags import GroupLag
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.moves.planning import moved_positions
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.group_lags import GroupLagReader
 from k2ktui.sync.moves.apply import Applier
 from k2ktui.sync.moves.moved_topics import left_out_note
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
@@ -44,6 +47,8 @@ log = logging.getLogger(__name__)
 
 # Number of groups that an error names.
 _NAMED = 5
+# Groups whose lag is exported: each is a series of two metrics.
+_MEASURED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class SyncPoll:
             is translated.
         mappings_expire_at: when the first mapping that a group needs expires, unless it is written
             again, in epoch seconds; None if none is needed or expires, or if it is not known.
+        lags: of the groups whose lag is exported, by name.
     """
 
     taken_at: float
@@ -81,6 +87,7 @@ class SyncPoll:
     duration_s: float = 0.0
     unread: tuple[str, ...] = ()
     mappings_expire_at: float | None = None
+    lags: Mapping[str, GroupLag] = field(default_factory=dict)
 
 
 class SyncStopped(K2kError):
@@ -104,6 +111,7 @@ class SyncLoop:
         )
         self._applier = Applier(config, self._snapshots.target_reader, self._snapshots.store)
         self._summaries = SummaryWriter(self._snapshots.store)
+        self._lags = GroupLagReader(self._snapshots.source_reader.cluster)
         self._rewind = rewind
         self._on_active = config.error_handling.on_active_consumer_group_commit
         self.stopped: dict[str, str] = {}
@@ -114,6 +122,7 @@ class SyncLoop:
 
     def close(self) -> None:
         """Disconnect from both clusters."""
+        self._lags.close()
         self._snapshots.close()
 
     def turn(self) -> SyncPoll:
@@ -135,6 +144,12 @@ class SyncLoop:
         moved = moved_positions(snapshot, options)
         notes += left_out_note(moved)
         translated = bool(moved) or any(row.basis is not Basis.UNMAPPED for row in plan.rows)
+        measured = sorted(filter(self._config.measured_groups.matches, snapshot.source))
+        if len(measured) > _MEASURED:
+            notes.append(
+                f"metrics.groups names {len(measured):,} groups; the lag of the first "
+                f"{_MEASURED} by name is exported"
+            )
         self.unmapped = "" if translated else snapshot.unmapped
         notes += [self.unmapped] if self.unmapped else []
         self._stop_if_configured(plan, snapshot)
@@ -160,6 +175,7 @@ class SyncLoop:
             rereads=_rereads(plan),
             unread=tuple(unread),
             mappings_expire_at=snapshot.mappings_expire_at,
+            lags=self._lags.measure(snapshot, measured[:_MEASURED]),
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:

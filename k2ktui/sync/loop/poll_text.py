@@ -18,8 +18,10 @@ _SHOWN = 10
 
 
 def poll_event(turn: SyncPoll) -> dict[str, Any]:
-    """Return a poll as a JSON object."""
-    return {"event": "turn", **asdict(turn)}
+    """Return a poll as a JSON object; lags are for the metrics."""
+    event = {"event": "turn", **asdict(turn)}
+    del event["lags"]
+    return event
 
 
 def is_worth_reporting(turn: SyncPoll) -> bool:

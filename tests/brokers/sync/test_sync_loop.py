@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.moves.lags import GroupLag
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop.metrics import CATALOG, SyncMetrics
@@ -100,13 +101,16 @@ def test_metrics_of_the_application() -> None:
     figures.feed(
         SyncPoll(10.0, 9.0, 3, {"advance": 2, "skip": 1}, 2, ("g t-0: refused",), {"g": "used"})
     )
-    figures.feed(SyncPoll(20.0, 19.0, 4, {"keep": 4}, 0, (), duration_s=1.5))
+    lags = {"a": GroupLag(5, 60.0), "b": GroupLag(7, 1.0, 1), "c": GroupLag()}
+    figures.feed(SyncPoll(20.0, 19.0, 4, {"keep": 4}, 0, (), duration_s=1.5, lags=lags))
     values = read(figures)
     assert (values["groups"][()], values["groups.stopped"][()], values["poll.time"][()]) == (
         4,
         0,
         1.5,
     )
+    assert values["group.lag"] == {("a",): 5, ("b",): 7}
+    assert values["group.lag.time"] == {("a",): 60}, "that of b is not known of every partition"
     assert values["rows"] == {("keep",): 4}, "of the last poll"
     assert (values["polls"][()], values["committed"][()], values["refused"][()]) == (2, 2, 1)
     assert values["commits.age"][()] > 1_000_000
@@ -126,7 +130,9 @@ def read(figures: SyncMetrics) -> dict[str, dict[tuple[object, ...], float]]:
 def test_probes_of_the_application(
     copied: Copied, topic: str, source: KafkaNode, tmp_path: Path
 ) -> None:
-    commit_offsets(source, copied.group("probed"), {(topic, 0): 20})
+    group = copied.group("probed")
+    commit_offsets(source, group, {(topic, 0): 20})
+    copied.settings = {"metrics": {"groups": f"{group}|nothing"}}
     log = tmp_path / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -139,7 +145,10 @@ def test_probes_of_the_application(
         url = match[1]
         eventually(lambda: read_page(f"{url}/readyz") == "running: 1 group\n", "it has polled")
         assert read_page(f"{url}/livez") == "alive\n"
-        assert "k2k_offsetmapping_polls_total" in read_page(f"{url}/metrics")
+        page = read_page(f"{url}/metrics")
+        assert "k2k_offsetmapping_polls_total" in page
+        assert re.search(rf'k2k_offsetmapping_group_lag{{.*group="{group}".*}} 30\.0', page)
+        assert re.search(r"k2k_offsetmapping_group_lag_time_seconds{.*} [1-9]", page)
         process.terminate()
         assert process.wait(TIMEOUT) == 0
     finally:

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from k2ktui.cli import views
 from k2ktui.cli.main import cli
 from k2ktui.config.load import load
+from k2ktui.engine.moves.lags import GroupLag
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.errors import ExitCode
@@ -77,8 +78,9 @@ def exported() -> Exported:
         scraped = _scrape(run.port)
     assert len(scraped) == len(pipeline_metrics.CATALOG), "every metric has a value"
 
+    lags = {"billing": GroupLag(5, 3.0)}
     figures, env = sync_metrics.SyncMetrics("p"), {"OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, (), mappings_expire_at=20.0))
+    figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, (), mappings_expire_at=20.0, lags=lags))
     catalog = sync_metrics.CATALOG
     exporters = exporters_for(pipeline(), catalog, ("prometheus",), env, lambda note: None)
     exporters.start(catalog, figures)
