@@ -67,6 +67,7 @@ from k2ktui.text import counted, duration, safe_message, safe_text
 if TYPE_CHECKING:
     from k2ktui.sync.loop.poll import SyncPoll
     from k2ktui.sync.moves.apply import Applied
+    from k2ktui.sync.operations import GroupDeletion
 
 PLAN_COLUMNS = plan_columns(WORDS)
 
@@ -202,6 +203,46 @@ def reset(
         side=side,
         nothing="Nothing to apply.",
         notes_nothing=True,
+    )
+    return run_change(change, flags)
+
+
+@groups.command(
+    name="delete",
+    help="Delete a group on the target that has no members, or its offsets of some topics; undo "
+    "commits them again.",
+)
+@change_options
+@click.argument("group", metavar="GROUP")
+@options.value("--topic", "REGEX", "Topics to include; the whole name must match.")
+def delete(group: str, files: tuple[str, ...], topic: str | None, flags: ChangeFlags) -> int:
+    """Show the offsets, confirm and delete; a partial result has its own exit code."""
+    from k2ktui.sync.operations import delete_group, plan_deletion
+
+    config = load_flow(files).config
+    if not flags.dry_run:
+        allowed_to(config, "deleting a group", unlock=flags.unlock)
+    deletion = plan_deletion(config, group, pattern_of("--topic", topic))
+    name, offsets = safe_text(group), counted(len(deletion.offsets), "committed offset")
+    what = f"group {name} with {offsets}" if deletion.is_whole else f"{offsets} of group {name}"
+
+    def write() -> Applied:
+        allowed = allowed_to(config, "deleting a group", unlock=flags.unlock)
+        return delete_group(config, deletion, files, allowed)
+
+    change: Change[Applied] = Change(
+        config.name,
+        f"delete {what} on the target",
+        show=lambda: print_table(f"To delete: {what}", DELETIONS, deletion.writes, most=MOST),
+        apply=write,
+        report=show_applied,
+        undo=lambda done: f"k2ktui undo {done.id}",
+        as_json=lambda done: (
+            deletion_object(config.name, deletion)
+            if flags.dry_run
+            else result_object(config.name, done)
+        ),
+        finish=written_code,
     )
     return run_change(change, flags)
 
@@ -489,6 +530,19 @@ def result_object(pipeline: str, applied: Applied | None) -> dict[str, Any]:
     return written_object(pipeline, applied, rows)
 
 
+def deletion_object(pipeline: str, deletion: GroupDeletion) -> dict[str, Any]:
+    """Return what ``--json`` prints of a deletion that is only shown."""
+    return {
+        "pipeline": pipeline,
+        "group": deletion.group,
+        "whole_group": deletion.is_whole,
+        "rows": [
+            {"topic": write.topic, "partition": write.partition, "before": write.before}
+            for write in deletion.writes
+        ],
+    }
+
+
 def show_applied(applied: Applied) -> None:
     """Print the results of writes to groups."""
     show_written(applied, RESULTS, applied.rows, lambda row: row.outcome)
@@ -501,6 +555,10 @@ def _result(row: WriteResult) -> str:
 _PLACE: tuple[Column[OffsetWrite], ...] = (
     text_column("group", lambda write: safe_text(write.group), left=True),
     text_column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
+)
+DELETIONS: tuple[Column[OffsetWrite], ...] = (
+    *_PLACE,
+    text_column("now", lambda write: number(write.before)),
 )
 WRITES: tuple[Column[OffsetWrite], ...] = (
     *_PLACE,

@@ -19,6 +19,7 @@ from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.apply import WriteResult, reverse_writes
 from k2ktui.engine.moves.choice import RowKey
 from k2ktui.engine.moves.groups import (
+    ABSENT,
     EMPTY_STATES,
     GroupRow,
     Snapshot,
@@ -29,6 +30,7 @@ from k2ktui.engine.moves.groups import (
 )
 from k2ktui.engine.moves.journal import (
     APPLY,
+    DELETE,
     DRILL,
     HOLD,
     PARITY,
@@ -47,7 +49,7 @@ from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import ConnectionFailed, Refused
+from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -81,7 +83,7 @@ log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
-_GROUP_CHANGES = frozenset({APPLY, UNDO, SYNC, SOURCE_RESET, SOURCE_UNDO})
+_GROUP_CHANGES = frozenset({APPLY, UNDO, DELETE, SYNC, SOURCE_RESET, SOURCE_UNDO})
 
 _BOTH_WAYS = (
     "records of both directions are in another order on the target: groups counts what is skipped "
@@ -290,6 +292,92 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
         return JournalEntry(
             header, parts, max(later, key=lambda header: header.order).id if later else ""
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeletion:
+    """Committed offsets of a group on the target that are to be deleted.
+
+    Attributes:
+        group: its name.
+        offsets: by topic and partition.
+        is_whole: whether these are all, so that the group is deleted.
+    """
+
+    group: str
+    offsets: Mapping[tuple[str, int], int]
+    is_whole: bool
+
+    @property
+    def writes(self) -> list[OffsetWrite]:
+        """The writes that delete them, sorted."""
+        return [
+            OffsetWrite(self.group, *at, self.offsets[at], "", None, "")
+            for at in sorted(self.offsets)
+        ]
+
+
+def plan_deletion(
+    config: PipelineConfig, group: str, topic: Callable[[str], bool]
+) -> GroupDeletion:
+    """Return which offsets of a group on the target would be deleted, without changing anything.
+
+    Args:
+        config: the pipeline.
+        group: its name.
+        topic: selects the topics.
+
+    Raises:
+        Refused: the group has members, or cannot be read.
+        ConfigError: it has no committed offset on these topics.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    with closing(TargetClusterReader(config)) as cluster:
+        view = cluster.views([group]).get(group, ABSENT)
+    name = safe_text(group)
+    if why := view.error or next(iter(view.unsettled.values()), ""):
+        raise Refused(f"group {name} on the target: {why}", unchanged=_UNCHANGED)
+    if not view.empty:
+        raise Refused(
+            f"group {name} is in use on the target ({safe_text(view.state)})",
+            unchanged=_UNCHANGED,
+            hint="Stop its consumers there first.",
+        )
+    known = {at: commit.offset for at, commit in view.offsets.items() if commit.offset >= 0}
+    offsets = {at: offset for at, offset in known.items() if topic(at[0])}
+    if not offsets:
+        raise ConfigError(
+            f"group {name} has no committed offset on the target on these topics",
+            unchanged=_UNCHANGED,
+            hint="k2ktui groups lists the groups of the pipeline.",
+        )
+    return GroupDeletion(group, offsets, len(offsets) == len(known))
+
+
+def delete_group(
+    config: PipelineConfig, deletion: GroupDeletion, files: Sequence[str], may: Access
+) -> Applied:
+    """Delete exactly the offsets that were shown, or nothing; undo commits them again.
+
+    Args:
+        config: the pipeline.
+        deletion: what was shown and confirmed.
+        files: the pipeline's files, remembered on this machine for ``undo``.
+        may: the caller's access rights.
+
+    Raises:
+        Refused: not allowed, the group has members, something has moved, or a drill moved one of
+            the topics to the target.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    require(may, "deleting a group")
+    with _writing(config) as (cluster, store):
+        keys = [(deletion.group, *at) for at in deletion.offsets]
+        left_alone = _find_left_alone(config, cluster, "target", keys, "")
+        applier = Applier(config, cluster, store)
+        applied = applier.delete(deletion.group, deletion.offsets, left_alone)
+    remember(applied.id, config.name, files)
+    return applied
 
 
 def undo_entry(

@@ -95,6 +95,30 @@ def make_writes(
     return writes
 
 
+def make_deletions(
+    group: str,
+    view: GroupView,
+    places: Iterable[tuple[str, int]],
+    written: WrittenCommits | None,
+    prefix: str,
+) -> list[OffsetWrite]:
+    """Return the writes that delete a group's committed offsets; others are as for make_writes."""
+    commits = [(at, view.committed(at)) for at in places]
+    return [
+        OffsetWrite(
+            group,
+            *at,
+            commit.offset,
+            commit.metadata,
+            None,
+            "",
+            before_version=_version(written, at, commit, prefix),
+        )
+        for at, commit in commits
+        if commit is not None
+    ]
+
+
 def _version(
     written: WrittenCommits | None,
     at: tuple[str, int],

@@ -51,7 +51,7 @@ DRILL = "drill "
 PARITY = "parity "
 PARITY_SYNC = f"{PARITY}sync"
 # Journal names of changes of groups: on the target, and on the source.
-APPLY, UNDO = "apply", "undo"
+APPLY, UNDO, DELETE = "apply", "undo", "delete"
 SOURCE_RESET, SOURCE_UNDO = "source reset", "source undo"
 # Journal names of what keeps partitions from being copied, and of what lets them be copied again.
 HOLD, RELEASE = "hold", "release"

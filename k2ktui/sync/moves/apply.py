@@ -27,6 +27,7 @@ from k2ktui.engine.moves.apply import (
     find_taken,
     judge_unreported,
     log_objections,
+    make_deletions,
     make_writes,
     reverse_writes,
     without_mark,
@@ -35,6 +36,7 @@ from k2ktui.engine.moves.groups import ABSENT, GroupView
 from k2ktui.engine.moves.journal import (
     APPLY,
     BEGUN,
+    DELETE,
     SOURCE_RESET,
     SOURCE_UNDO,
     UNDO,
@@ -265,6 +267,44 @@ class Applier:
             raise _changed_error(moved, "Compare the offsets yourself: k2ktui plan.")
         action = SOURCE_UNDO if self._side == "source" else UNDO
         return self._report_if_interrupted(kept, action, undoes=entry)
+
+    def delete(
+        self,
+        group: str,
+        expected: Mapping[tuple[str, int], int],
+        left_alone: Mapping[WriteKey, str] = _NOTHING,
+    ) -> Applied:
+        """Delete committed offsets of a group without members, or nothing if one has moved since.
+
+        Args:
+            group: its name; it is deleted with its last offset.
+            expected: the offsets, as they were shown.
+            left_alone: rows that must not be written, with the reason.
+
+        Raises:
+            Refused: the group has members, or an offset has moved since.
+            ConnectionFailed, TimedOut: the target does not answer; nothing was changed.
+            PartlyApplied: the target stopped answering during the write.
+        """
+        views, written = self.look([group])
+        view = views.get(group, ABSENT)
+        keys = {(group, *at): offset for at, offset in expected.items()}
+        moved = {
+            **find_conflicts(keys, views),
+            **{key: left_alone[key] for key in keys if key in left_alone},
+        }
+        if moved:
+            _log_refused(f"deletion of {safe_text(group)}", moved)
+            raise _changed_error(moved, "Show what is there: k2ktui groups delete --dry-run.")
+        prefix = self._config.groups.offset_guard_prefix
+        writes = make_deletions(group, view, expected, written.get(group), prefix)
+        done = self._report_if_interrupted(writes, DELETE)
+        if done.complete and len(writes) == len(view.offsets):
+            # Without offsets, brokers would delete it themselves some minutes later.
+            for name, why in self._target.groups.delete([group]).items():
+                if why:
+                    log.info("group %s not deleted, it has no offset: %s", safe_text(name), why)
+        return done
 
     def _report_if_interrupted(
         self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""

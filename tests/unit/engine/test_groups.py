@@ -20,6 +20,7 @@ from k2ktui.engine.moves.apply import (
     check_written,
     find_conflicts,
     find_taken,
+    make_deletions,
     make_writes,
     reverse_writes,
     without_mark,
@@ -303,6 +304,17 @@ def test_undoing_is_the_way_back() -> None:
     assert (back.before, back.after) == (540, None)
     (again,) = reverse_writes([WriteResult(back, WriteOutcome.APPLIED)])
     assert again == write
+
+
+def test_a_deleted_commit_is_put_back_as_it_was() -> None:
+    view = GroupView("Empty", 0, {**at(510, "k2k_3.90;mine"), ("t", 1): CommittedOffset(-1)})
+    deletions = make_deletions("g", view, [("t", 0), ("t", 1), ("t", 2)], None, "k2k_")
+    (write,) = deletions
+    assert (write.before, write.after, write.before_version) == (510, None, MappingVersion(3, 90))
+    assert check_written(deletions, {}, {"g": GroupView("")})[0].outcome is WriteOutcome.APPLIED
+    (back,) = reverse_writes([WriteResult(write, WriteOutcome.APPLIED)])
+    bare = without_mark(back, "k2k_")
+    assert (bare.before, bare.after, bare.after_metadata) == (None, 510, "mine")
 
 
 def test_undoing_puts_back_no_mark() -> None:

@@ -15,9 +15,9 @@ from k2ktui.engine.moves.lags import ReadLogs
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, dump_plan
 from k2ktui.engine.moves.written import OffsetWrite
 from k2ktui.engine.records.mapping_version import MappingVersion
-from k2ktui.errors import ConfigError
+from k2ktui.errors import ConfigError, Refused
 from k2ktui.sync.moves.apply import Applied
-from k2ktui.sync.operations import JournalEntry
+from k2ktui.sync.operations import GroupDeletion, JournalEntry
 from tests.console.test_acting_pictures import READ
 from tests.console.test_journal import FIRST, PARTLY, UNDO, found
 from tests.support.commands.transcript import Typed, typed
@@ -193,6 +193,28 @@ def groups_reset(folder: Path) -> list[Typed]:
     ]
 
 
+def groups_delete(folder: Path) -> list[Typed]:
+    """Shown, deleted whole and in part, refused."""
+    read, write = "k2ktui.sync.operations.plan_deletion", "k2ktui.sync.operations.delete_group"
+    offsets = {("payments", 0): 40_002, ("payments", 1): 39_000}
+    whole = {read: GroupDeletion("billing", offsets, True), write: results(folder)}
+    part = {**whole, read: GroupDeletion("billing", {("payments", 0): 40_002}, False)}
+    used = Refused(
+        "group billing is in use on the target (Stable)",
+        unchanged="Nothing was changed.",
+        hint="Stop its consumers there first.",
+    )
+    return [
+        typed("groups delete billing -f orders.yaml --dry-run", whole),
+        typed("groups delete billing -f orders.yaml --dry-run --json", whole),
+        typed("groups delete billing -f orders.yaml", whole, keys="orders\n"),
+        typed("groups delete billing -f orders.yaml", whole, keys="billing\n"),
+        typed("groups delete billing -f orders.yaml --topic payments --yes --json", part),
+        typed("groups delete billing -f orders.yaml --yes", {read: used}),
+        typed("groups delete -f orders.yaml"),
+    ]
+
+
 CASES: Mapping[str, Cases] = {
     "plan": plan,
     "apply": apply,
@@ -200,4 +222,5 @@ CASES: Mapping[str, Cases] = {
     "undo": undo,
     "groups": groups,
     "groups reset": groups_reset,
+    "groups delete": groups_delete,
 }
