@@ -23,7 +23,7 @@ G = TypeVar("G", bound=Grid[GroupSummary])
 Scale = Callable[[], int]
 
 # The lag of the last minutes.
-_CHART, _CHART_S = 12, 300.0
+_CHART, _CHART_S = 8, 300.0
 # The bar: in a row, and in one of a table that has the room.
 _BAR, _WIDE_BAR = 11, 17
 _WIDE = 160
@@ -37,7 +37,7 @@ _RANKS = {
     # It changes most, and a change repaints a line up to its end.
     "lag": 2,
     "behind": 3,
-    "chart": 9,
+    "chart": 6,
     "catches-up": 4,
     "skips": 0,
     "bar": 1,
@@ -45,9 +45,9 @@ _RANKS = {
     "theirs": 0,
     "ours": 1,
     "moved-skips": 5,
-    "source": 6,
-    "target": 7,
-    "basis": 8,
+    "source": 7,
+    "target": 8,
+    "basis": 9,
     "parts": 10,
     "moved-rereads": 11,
 }
@@ -90,7 +90,7 @@ def group_columns(
 
     by_id = {column.id: column for column in summary_columns(glyphs, compared=compared)}
     by_id["bar"] = _picture(now, width)
-    by_id["chart"] = Column("chart", "lag, 5 min", lags, width=_CHART, picture=True)
+    by_id["chart"] = Column("chart", "5 min", lags, width=_CHART, picture=True)
     by_id["basis"] = replace(by_id["basis"], width=_BASIS)
     if missing := by_id.keys() - _RANKS.keys():
         raise ValueError(f"columns without a rank, which no screen would show: {sorted(missing)}")
