@@ -91,6 +91,8 @@ def print_status(
         for why in (at.held.text() if at.held is not None else "", safe_text(at.hold)):
             if why:
                 click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
+    for line in view.writers.describe() if view.writers is not None else ():
+        click.echo(line)
     problems = find_problems(view, view.taken_at)
     _print_sentences([one.message for one in problems if one.kind == "job"])
     _print_sentences([*moved_lines(view), *mappings_lines(view)])
@@ -379,7 +381,8 @@ def _print_live(
                 view = seen.get(timeout=_TICK_S)
             except queue.Empty:
                 continue
-            if once and not (view.whole and view.settled) and time.monotonic() < until:
+            is_enough = view.whole and view.settled and not view.awaits_mapping
+            if once and not is_enough and time.monotonic() < until:
                 continue
             _print(view, feed.now(), as_json=as_json)
             if recorder:

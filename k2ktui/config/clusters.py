@@ -222,6 +222,13 @@ class ClusterConfig(Section):
     )
     kafka: KafkaClients
     registry: Registry = Registry()
+    writers: Literal["pipeline", "shared"] = Field(
+        default="pipeline",
+        description=(
+            "Who writes to the target topics: with `pipeline`, records of other writers are a "
+            "problem, with `shared` a note; only under `target`"
+        ),
+    )
     # Not a key of the file, and not compared.
     _origin: Origin | None = PrivateAttr(default=None)
 

@@ -934,6 +934,8 @@ class PipelineConfig(Section):
             raise ValueError(
                 "topicPropsExclusionList under target.kafka; k2ktui creates no topics on the source"
             )
+        if source.writers != "pipeline":
+            raise ValueError("writers under target; k2ktui writes nothing to the source")
         return source
 
     @field_validator("target")

@@ -107,7 +107,7 @@ def _refuse_secrets(tree: Node) -> None:
 def _clusters(given: _Table) -> tuple[_Table, _Table]:
     """Swap the clusters: connections go with the cluster, all else stays with the client."""
     old_source, old_target = given.get("source", {}), given.get("target", {})
-    source = {key: value for key, value in old_target.items() if key != "kafka"}
+    source = {key: old_target[key] for key in old_target if key not in ("kafka", "writers")}
     target = {key: value for key, value in old_source.items() if key != "kafka"}
     source_clients, target_clients = old_source.get("kafka", {}), old_target.get("kafka", {})
     source["kafka"] = _clients(

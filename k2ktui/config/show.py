@@ -29,8 +29,8 @@ def effective(loaded: Loaded) -> dict[str, Any]:
     shown: dict[str, Any] = _redact(plain, (), loaded.secret_paths)
     # The start comes from `start` or from auto.offset.reset; show it in `start`.
     shown["start"]["from"] = loaded.config.start.kind
-    # The source is only read: the model rejects this key there.
-    del shown["source"]["kafka"]["topicPropsExclusionList"]
+    # The source is only read: the model rejects these keys there.
+    del shown["source"]["kafka"]["topicPropsExclusionList"], shown["source"]["writers"]
     replication = shown["replication"]
     entries = ("source", "transform", "headers", "sink")
     shown["replication"] = [{key: replication[key]} for key in entries if replication[key]]

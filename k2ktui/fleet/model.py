@@ -45,6 +45,7 @@ class FleetRow:
         held: what operators hold, as ``k2ktui release`` takes it.
         moved: source topics whose clients were moved to the target, by the drill that did.
         is_left: whether those are all: the pipeline can be retired.
+        strange: records in its copies that no registered pipeline wrote.
         stale: the parts whose values are old.
         problems: what needs attention, the worst first.
     """
@@ -67,6 +68,7 @@ class FleetRow:
     held: tuple[str, ...] = ()
     moved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_left: bool = False
+    strange: int | None = None
     stale: frozenset[PartName] = frozenset()
     problems: tuple[Problem, ...] = ()
 
@@ -149,6 +151,7 @@ class FleetRow:
             "held": list(self.held),
             "moved_topics": {drill: list(topics) for drill, topics in self.moved.items()},
             "can_be_retired": self.is_left,
+            "strange_records": self.strange,
             "stale": sorted(self.stale),
             "problems": [
                 {
@@ -190,6 +193,7 @@ def make_row(file: Path, view: View, summary: PipelineSummary | None) -> FleetRo
         held=view.held_names,
         moved=view.moved_topics,
         is_left=view.is_left,
+        strange=None if view.writers is None else view.writers.records,
         stale=frozenset(name for name in parts if view.part(name).stale),
         problems=tuple(sorted(problems, key=lambda problem: -problem.severity)),
     )

@@ -11,7 +11,13 @@ from typing import NamedTuple, TypeVar
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
-from k2ktui.engine.drill.pair_state import Ends, PairState, find_arrival, find_pair_state
+from k2ktui.engine.drill.pair_state import (
+    Ends,
+    PairPhase,
+    PairState,
+    find_arrival,
+    find_pair_state,
+)
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import Finding, GroupRow, after_failover
@@ -138,6 +144,7 @@ class Assembler:
             moved = partial(_after_failover, read.groups)
             read = replace(read, groups=self._moved_of.get((Same(read.groups),), moved))
         source, target, groups, state = read.source, read.target, read.groups, read.state
+        writers = target.writers if target and pair.phase is PairPhase.REPLICATING else None
         stale = {side for side in _SIDES if side in parts and parts[side].stale}
         # Whether the workload is on the target, and nothing is copied there any more.
         is_past = pair.moved and bool(pair.fenced_by or self.pair.mirror)
@@ -180,7 +187,8 @@ class Assembler:
             points=self.history.points,
             audit=read.audit,
             mappings_expire_at=groups.mappings_expire_at if groups else None,
-            notes=_notes(read),
+            writers=writers,
+            notes=(*_notes(read), *(writers.notes() if writers else ())),
             has_run=target is None or target.nothing_copied is None,
         )
 

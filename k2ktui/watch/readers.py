@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS
+from k2ktui.engine.mapping.strange_records import CopyWriters
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, Refused
@@ -36,7 +37,14 @@ from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.sync.drill.pair import OppositeDrills
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.group_lags import GroupLagReader
-from k2ktui.sync.mapping.source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
+from k2ktui.sync.mapping.source import (
+    CopierState,
+    CopiesMissing,
+    MappingSource,
+    NoPipelineFound,
+    NothingCopied,
+)
+from k2ktui.sync.mapping.strange_reader import StrangeReader, TargetEnds, read_target_ends
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.facts import (
     ComparisonFacts,
@@ -206,6 +214,8 @@ class TargetReader:
         self._cluster = clusters.target
         self._about = ClusterInfoReader(flow.config, "target")
         self._mappings: MappingSource | None = None
+        own = flow.pipeline
+        self._strange = None if own is None else StrangeReader(own, clusters.target)
 
     def read(self, known: Known) -> TargetFacts:
         """Read the positions, and the ends of the target partitions that they name."""
@@ -219,31 +229,37 @@ class TargetReader:
         except (NoPipelineFound, CopiesMissing):
             # The cluster answers; reading the groups reports the error.
             return TargetFacts(time.time(), about)
-        wanted = {
-            (p.target_topic, p.target_partition)
-            for p in copier.positions.values()
-            if p.target_partition is not None
-        }
-        existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
-        where = [at for at in wanted if isinstance(existing.get(at[0]), TopicDescription)]
-        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        target = read_target_ends(self._cluster, copier)
         return TargetFacts(
             time.time(),
             about,
             copier.positions,
-            ends,
+            target.ends,
             notes=copier.notes,
             heartbeat_at=copier.heartbeat_at,
             fenced_by=copier.fenced_by,
             recorded=copier.clusters,
             deleted=copier.deleted,
             moved=copier.find_moved(),
+            writers=self._find_writers(copier, target, known),
         )
+
+    def _find_writers(
+        self, copier: CopierState, target: TargetEnds, known: Known
+    ) -> CopyWriters | None:
+        """Return who else writes to the copies; None while a drill keeps the pipeline away."""
+        if self._strange is None or self._mappings is None or copier.fenced_by:
+            return None
+        groups = known.get(PartName.GROUPS)
+        replicas = groups.replicas if isinstance(groups, GroupFacts) else None
+        return self._strange.read(copier, target, self._mappings.read_copier, replicas)
 
     def close(self) -> None:
         """Disconnect from the clusters."""
         if self._mappings is not None:
             self._mappings.close()
+        if self._strange is not None:
+            self._strange.close()
 
 
 class MappingReader:

@@ -19,7 +19,7 @@ class Problem:
     """A finding that needs attention.
 
     Attributes:
-        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job``, ``mirror`` or
+        kind: ``cluster``, ``partition``, ``copy``, ``group``, ``groups``, ``job``, ``mirror`` or
             ``objective``: where to look at it.
         subject: what it concerns: a side, ``topic-partition``, a group.
         key: the subject for programs: part name, ``(topic, partition)``, group.
@@ -91,6 +91,7 @@ def find_problems(view: View, now: float) -> list[Problem]:
         *_of_parts(view),
         *_of_jobs(view, now),
         *_of_partitions(view),
+        *_of_copies(view),
         *_of_groups(view),
         *_of_objectives(view),
     ]
@@ -195,6 +196,20 @@ def _of_partitions(view: View) -> list[Problem]:
             what = f"{verdict.word}: {row.why}" if row.why else verdict.word
             subject = f"{topic}-{partition}"
             problems.append(Problem(verdict.severity, "partition", subject, row.key, what + old))
+    return problems
+
+
+def _of_copies(view: View) -> list[Problem]:
+    """Return the target partitions with records of writers that are not expected there."""
+    if view.writers is None or view.writers.expected:
+        return []
+    old = OLD if view.stale(PartName.TARGET) else ""
+    problems = [
+        Problem(Severity.BAD, "copy", one.name, (one.topic, one.partition), one.describe() + old)
+        for one in view.writers.strange
+    ]
+    for text in view.writers.list_unread():
+        problems.append(Problem(Severity.WARN, "copy", "copies", text, text + old))
     return problems
 
 

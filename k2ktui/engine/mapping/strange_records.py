@@ -118,12 +118,20 @@ class CopyWriters:
         return asdict(self)
 
     def describe(self) -> list[str]:
-        """Return lines for an operator: the strange records, and why they cannot be told."""
-        lines = [] if self.expected else self.strange
-        why = [f"Records of other writers cannot be told from copies: {self.why}."]
+        """Return lines for an operator: the strange records, and why more cannot be told."""
+        if self.why:
+            return [f"Records of other writers cannot be told from copies: {self.why}."]
+        if self.expected:
+            return []
+        strange = [f"{safe_text(one.name)}: {one.describe()}" for one in self.strange]
+        return [*strange, *(f"{text[0].upper()}{text[1:]}." for text in self.list_unread())]
+
+    def list_unread(self) -> list[str]:
+        """Return a text for each reason why something could not be read."""
         return [
-            *(f"{safe_text(one.name)}: {one.describe()}" for one in lines),
-            *(why if self.why else ()),
+            f"whether other writers have written to {counted(partitions, 'target partition')} "
+            f"cannot be told: {safe_message(why)}"
+            for why, partitions in self.unread.items()
         ]
 
     def notes(self) -> list[str]:
@@ -136,11 +144,6 @@ class CopyWriters:
             notes.append(
                 f"{count} with records of other writers, which {self.expected} expects: {at}"
                 + (" and others" if len(self.strange) > 1 else "")
-            )
-        for why, partitions in self.unread.items():
-            where = counted(partitions, "target partition")
-            notes.append(
-                f"whether other writers have written to {where} cannot be told: {safe_message(why)}"
             )
         return notes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -125,6 +125,7 @@ class PipelineMappings:
             fenced_by="" if own is None else own.run.fenced_by,
             deleted={} if own is None else own.deleted,
             two_way={at for at, name in owners.items() if states[name].run.bidirectional},
+            registered=None if own is None else _registered(own),
         )
 
     def _read_states(self) -> Mapping[str, CommitState] | None:
@@ -299,6 +300,12 @@ def _notes(report: MappingReport) -> list[str]:
 
 def _lowest(commits: Commits) -> dict[SourcePartition, int]:
     return {at: min(offsets) for at, offsets in commits.items()}
+
+
+def _registered(state: CommitState) -> Collection[int] | None:
+    """Return the registered producer ids; None if the pipeline may have written with others."""
+    is_whole = state.run.registers and not state.run.has_unregistered
+    return state.registrations.keys() if is_whole else None
 
 
 def _differ(one: ClusterPair, other: ClusterPair) -> bool:

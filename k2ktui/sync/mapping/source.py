@@ -48,6 +48,8 @@ class CopierState:
             names one.
         deleted: source logs that were deleted before all of their records were copied.
         two_way: source partitions of pipelines that leave out what came from the target.
+        registered: the producer ids that a pipeline has registered; None if it may have written
+            with others, too, or is no pipeline.
         heartbeat_at: its last heartbeat in epoch seconds; None if there is none, or if heartbeats
             were not read.
         notes: messages for the operator, read with the heartbeat.
@@ -59,6 +61,7 @@ class CopierState:
     fenced_by: str = ""
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
     two_way: Collection[SourcePartition] = frozenset()
+    registered: Collection[int] | None = None
     heartbeat_at: float | None = None
     notes: tuple[str, ...] = ()
 

@@ -46,6 +46,7 @@ GOOD = FleetRow(
     rpo_records=179,
     rpo_s=0.5,
     rehearsal=Rehearsed(NOON - 3 * 86_400, 0, 12, 0.4, 95.0),
+    strange=0,
 )
 BAD = FleetRow(
     NAMES["clicks"],

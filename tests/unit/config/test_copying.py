@@ -112,7 +112,8 @@ OTHERS: dict[str, Any] = {
 
 def leaves() -> list[str]:
     paths = [".".join(map(str, path)) for path in known_paths()]
-    paths.remove("source.kafka.topicPropsExclusionList")  # refused
+    for refused in ("source.kafka.topicPropsExclusionList", "source.writers"):
+        paths.remove(refused)
     return [path for path in paths if not any(o.startswith(f"{path}.") for o in paths)]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from k2ktui.config.load import load
 from k2ktui.config.reverse import reverse_file
-from k2ktui.errors import Refused
+from k2ktui.errors import ConfigError, Refused
 from tests.unit.config.files import MINIMAL, Files
 from tests.unit.config.test_cli import k2ktui
 
@@ -70,6 +70,14 @@ start: {from: earliest}
         "topicPropsExclusionList": ["a.b"],
     }
     assert "start" not in tree
+
+
+def test_who_writes_to_the_target_stays_with_the_pipeline(files: Files) -> None:
+    _, path = reverse(files, "target: {writers: shared}\n")
+    config = load([path]).config
+    assert (config.source.writers, config.target.writers) == ("pipeline", "pipeline")
+    with pytest.raises(ConfigError, match="writers under target"):
+        files.over_minimal("source: {writers: shared}\n")
 
 
 @pytest.mark.parametrize(

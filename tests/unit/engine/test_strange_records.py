@@ -316,7 +316,7 @@ def test_it_is_said_what_cannot_be_told_and_what_is_expected() -> None:
     ]
     unread = CopyWriters(unread={"the principal may not read it": 2})
     assert unread.records is None
-    assert unread.notes() == [
-        "whether other writers have written to 2 target partitions cannot be told: the principal "
-        "may not read it"
+    assert unread.describe() == [
+        "Whether other writers have written to 2 target partitions cannot be told: the principal "
+        "may not read it."
     ]

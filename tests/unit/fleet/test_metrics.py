@@ -77,6 +77,13 @@ def test_what_a_run_wrote_last_has_its_age() -> None:
     assert read("rehearsal.findings") == {"orders": 0, "back": 2}
 
 
+def test_strange_records_are_absent_where_they_cannot_be_told() -> None:
+    assert read("strange.records") == {"orders": 0}
+    found = replace(GOOD, strange=7)
+    assert read("strange.records", [found, BAD]) == {"orders": 7}
+    assert not read("strange.records", [replace(found, stale=frozenset({PartName.TARGET}))])
+
+
 def test_two_files_of_one_name_are_two_series() -> None:
     twin = replace(GOOD, file=Path("/p/other.yaml"))
     points = CATALOG[0].read(FleetMetrics(lambda: [GOOD, twin], lambda: NOON))
