@@ -20,11 +20,16 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.mapping.replica import TargetPartition
+from k2ktui.engine.mapping.strange_records import CopyWriters
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, join_first, safe_text
 
 _NAMED = 3
 _COMPARE_ALL = "Find where they are: k2ktui compare -f FILE -o REPORT."
+_STOP_IT = (
+    "Find the producer that writes to the target topic, and stop it; groups that read there read "
+    "its records too."
+)
 _COMPARE = "Compare everything and find where it begins: k2ktui verify -f FILE."
 
 
@@ -137,11 +142,23 @@ def decide_order(samples: Sequence[CopySample], *, others_write: bool) -> CheckF
     foreign = sum(len(sample.foreign) for sample in samples)
     copies = sum(len(sample.pairs) for sample in samples)
     text = f"{copies:,} copied records in order, {foreign:,} others between them"
-    hint = (
-        "Find the producer that writes to the target topic, and stop it; groups that read there "
-        "read its records too."
-    )
-    return _decide(samples, judge, text, hint, sides=(False, True))
+    return _decide(samples, judge, text, _STOP_IT, sides=(False, True))
+
+
+def add_writers(sampled: CheckFinding, writers: CopyWriters | None) -> CheckFinding:
+    """D37: who has written to the copies tells more than the sample, if that finds nothing."""
+    if writers is None or sampled.outcome is not DrillCheckOutcome.PASS:
+        return sampled
+    if writers.records:
+        return fails(f"{sampled.evidence}; {join_first(writers.describe(), _NAMED)}", _STOP_IT)
+    unclear = [why for why in (writers.why, *writers.unread, *writers.untold) if why]
+    if unclear:
+        text = f"other writers cannot be told from all copies: {join_first(unclear, _NAMED)}"
+    elif writers.expected:
+        text = f"other writers are expected ({writers.expected})"
+    else:
+        text = "no record of another writer in any copy"
+    return passes(f"{sampled.evidence}; {text}")
 
 
 def decide_aborted(samples: Sequence[CopySample]) -> CheckFinding:

@@ -12,6 +12,7 @@ from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.copy_samples import (
     CopySample,
     add_comparison,
+    add_writers,
     decide_aborted,
     decide_checksums,
     decide_counts,
@@ -24,6 +25,7 @@ from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.range_columns import I64, Flags, RangeColumns
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
+from k2ktui.engine.mapping.strange_records import CopyWriters
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import (
@@ -34,6 +36,8 @@ from k2ktui.log.content import (
     RecordRange,
     content_digest,
 )
+from k2ktui.sync.flow import FlowKind
+from k2ktui.sync.mapping.strange_reader import expected_writers, read_strange
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
@@ -317,11 +321,25 @@ def _last_comparison(context: CheckContext) -> ComparisonRecord | None:
     {DrillPhase.CONTENT: {DrillKind.REHEARSE}, DrillPhase.VERIFY: MOVES},
 )
 def check_order(context: CheckContext) -> CheckFinding:
-    """Pass if the target has the copied records once, in source order, and no others between
-    them.
+    """Pass if the target has the newest copied records once and in source order, and no copy has
+    records of other writers.
     """
-    others = context.config.features.bidirectional_replication
-    return decide_order(read_samples(context), others_write=others)
+    others = bool(expected_writers(context.config))
+    sampled = decide_order(read_samples(context), others_write=others)
+    return add_writers(sampled, _read_writers(context))
+
+
+def _read_writers(context: CheckContext) -> CopyWriters | None:
+    """Return who has written to the copies; None where another program copies."""
+    flow = context.flow
+    if flow.pipeline is None:
+        return None
+    target, replicas = context.cluster("target"), context.snapshot().replicas
+    only = flow.kind is FlowKind.SOME_TOPICS
+    return context.read(
+        "who has written to the copies",
+        lambda: read_strange(context.config, target, replicas, some_topics=only),
+    )
 
 
 @check(
