@@ -84,17 +84,18 @@ def write_private(path: Path, content: bytes) -> None:
         raise
 
 
-def why_others_may_write(path: Path) -> str:
+def why_others_may_write(path: Path, *, is_socket: bool = False) -> str:
     """Return why somebody other than this user and root may decide what a file contains, or "".
 
-    The file must be a regular one of this user or root. Neither it nor its folder may be writable
-    by others, or by a group that is not the owner's private one. On a read-only mount nothing is
-    writable. Of a symbolic link, both folders count.
+    The file must be a regular one, or a socket if that is asked, of this user or root. Neither it
+    nor its folder may be writable by others, or by a group that is not the owner's private one. On
+    a read-only mount nothing is writable. Of a symbolic link, both folders count.
     """
     try:
         real = path.resolve(strict=True)
-        if not stat.S_ISREG(real.stat().st_mode):
-            return "it is not a regular file"
+        has_type = stat.S_ISSOCK if is_socket else stat.S_ISREG
+        if not has_type(real.stat().st_mode):
+            return f"it is not a {'socket' if is_socket else 'regular file'}"
         for part in (real, real.parent, path.absolute().parent):
             reason = _why_writable(part)
             if reason:

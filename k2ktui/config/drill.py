@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from k2ktui.config.clusters import Section
+from k2ktui.config.clusters import BOOTSTRAP, Properties, Section, address_problem, one_line
 from k2ktui.config.problems import Path
 from k2ktui.config.scalars import Duration, Name
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.hooks import Hook
+from k2ktui.engine.drill.hooks import Hook, HookRole
 from k2ktui.engine.drill.model import PHASES
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.strict_json import LARGEST, LARGEST_MS
 
 HOOKS: Path = ("drill", "hooks")
+REDIRECT: Path = ("drill", "redirect")
 MOST_HOOKS = 50
 _LONGEST_HOOK_S = 24 * 3600.0
 _MOST_ARGUMENTS, _LONGEST_TEXT = 100, 4096
@@ -149,6 +152,140 @@ class DrillObjectives(Section):
         return Objectives(self.rpo_records, self.rpo_time_s, self.rto_time_s)
 
 
+_SERVER = re.compile(r"[A-Za-z0-9_.:-]+/[A-Za-z0-9_.:-]+")
+_MOST_SERVERS, _MOST_HOSTS = 1000, 100
+
+
+def _server(value: str) -> str:
+    if not _SERVER.fullmatch(value):
+        raise ValueError("BACKEND/SERVER of HAProxy's configuration")
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/") or not value.isprintable():
+        raise ValueError("a whole path")
+    return value
+
+
+Servers = Annotated[
+    tuple[Annotated[Name, AfterValidator(_server)], ...],
+    Field(min_length=1, max_length=_MOST_SERVERS),
+]
+
+
+class DrillHaproxy(Section):
+    """HAProxy between the clients and both clusters."""
+
+    socket: Annotated[Name, AfterValidator(_absolute), Field(max_length=100)] = Field(
+        description="Path of HAProxy's runtime socket (`stats socket … level admin`)"
+    )
+    source: Servers = Field(
+        description="Its servers that lead to the source, as `BACKEND/SERVER`; a cut-off sets them "
+        "to `maint`, and shuts their sessions"
+    )
+    target: Servers = Field(
+        description="Its servers that lead to the target; in `maint` until the redirect sets them "
+        "to `ready`"
+    )
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if both := sorted(set(self.source) & set(self.target)):
+            raise ValueError(f"{both[0]} leads to one cluster only")
+        return self
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """Commands of the runtime API that close the way to the source."""
+        closed = (f"set server {server} state maint" for server in self.source)
+        shut = (f"shutdown sessions server {server}" for server in self.source)
+        return (*closed, *shut)
+
+    @property
+    def restore(self) -> tuple[str, ...]:
+        """Those that open it again."""
+        return tuple(f"set server {server} state ready" for server in self.source)
+
+    @property
+    def move(self) -> tuple[str, ...]:
+        """Those that lead clients to the target, and to no other cluster."""
+        return (*self.cut, *(f"set server {server} state ready" for server in self.target))
+
+
+class DrillRedirect(Section):
+    """The clients' name: how they are cut off from the source, and led to the target."""
+
+    name: Annotated[Name, Field(min_length=1, max_length=_LONGEST_TEXT)] = Field(
+        description="Bootstrap servers that the clients have, `HOST:PORT`, with commas"
+    )
+    config: Properties = Field(
+        default={},
+        repr=False,
+        description="Client properties with which the name is asked for its cluster; by default "
+        "the connection of `target.kafka`",
+    )
+    command: Command | None = Field(
+        default=None,
+        description="Program and arguments that move the name to the target; this key or `haproxy`",
+    )
+    cut: Command | None = Field(
+        default=None,
+        description="With `command`: what closes the clients' way to the source, established "
+        "connections included",
+    )
+    restore: Command | None = Field(default=None, description="What undoes `cut`")
+    haproxy: DrillHaproxy | None = Field(
+        default=None,
+        description="HAProxy that does all of it; `command`, `cut` and `restore` are left out",
+    )
+    hosts: Annotated[tuple[Command, ...], Field(max_length=_MOST_HOSTS)] = Field(
+        default=(),
+        description="Commands that look from other hosts: each ends with exit code 0 where no "
+        "connection by the name is answered",
+    )
+    timeout_s: Annotated[Duration, Field(gt=0, le=_LONGEST_HOOK_S)] = Field(
+        default=60.0, description="Time after which a command is killed"
+    )
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if (self.command is None) is (self.haproxy is None):
+            raise ValueError("either command or haproxy")
+        if (self.cut is None) is not (self.restore is None):
+            raise ValueError("cut and restore, or neither")
+        if self.haproxy is not None and self.cut is not None:
+            raise ValueError("no cut and restore beside haproxy, which does both")
+        protocol = self.config.get("security.protocol", "")
+        if BOOTSTRAP in self.config:
+            raise ValueError(f"no {BOOTSTRAP} in config: the name is in name")
+        if problem := address_problem(one_line(self.name), protocol):
+            raise ValueError(problem)
+        return self
+
+    def hooks(self, kind: DrillKind) -> tuple[Hook, ...]:
+        """Return the cut-off, if there is one, and the redirect, for the runner of hooks."""
+        if self.haproxy is not None:
+            cut, restore = self.haproxy.cut, self.haproxy.restore
+            move, socket = self.haproxy.move, str(self.haproxy.socket)
+        else:
+            cut, restore, move = (
+                tuple(map(str, part or ())) for part in (self.cut, self.restore, self.command)
+            )
+            socket = ""
+        name, limit = str(self.name), self.timeout_s
+        closes = f"close the clients' way to the source by {name}"
+        moves = f"lead clients of {name} to the target"
+        is_lost = kind is DrillKind.DISASTER
+        fence = DrillPhase.SOURCE_LOST if is_lost else DrillPhase.FENCE_PRODUCERS
+        opened = DrillPhase.REDIRECT
+        redirect = Hook(opened, False, moves, move, limit, (), HookRole.REDIRECT, socket)
+        if not cut:
+            return (redirect,)
+        cut_off = Hook(fence, False, closes, cut, limit, restore, HookRole.CUT_OFF, socket)
+        return cut_off, redirect
+
+
 class DrillSettings(Section):
     """Failover drills of the pipeline."""
 
@@ -160,7 +297,18 @@ class DrillSettings(Section):
         description="Commands that a drill runs before or after a phase, in the order of the list",
     )
 
-    @property
-    def hook_list(self) -> tuple[Hook, ...]:
-        """The hooks without the file's types."""
-        return tuple(section.hook for section in self.hooks)
+    redirect: DrillRedirect | None = Field(
+        default=None,
+        description="The clients' name, which a drill moves to the target; without it, clients are "
+        "moved by hand or by hooks",
+    )
+
+    def list_hooks(self, kind: DrillKind, topics: Collection[str] = ()) -> tuple[Hook, ...]:
+        """Return what a drill runs, without the file's types.
+
+        A rehearsal only lists its hooks, and a drill over some topics moves no name.
+        """
+        hooks = tuple(section.hook for section in self.hooks)
+        if self.redirect is None or topics or kind is DrillKind.REHEARSE:
+            return hooks
+        return (*hooks, *self.redirect.hooks(kind))

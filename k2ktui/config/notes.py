@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from k2ktui.config.clusters import TYPED_QUOTES, has_typed_quotes
-from k2ktui.config.drill import HOOKS
+from k2ktui.config.drill import HOOKS, REDIRECT
 from k2ktui.config.model import RESET, SHORTEST_GRACE_S, PipelineConfig
 from k2ktui.config.problems import Path, Problem
 from k2ktui.config.replication import HeaderRule
@@ -89,7 +89,7 @@ def refused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
         *(_unsafe_standby(config) if config.coordination.mode != "exclusive" else ()),
         *(_dropped_headers(tree, config) if not config.features.header_replication else ()),
         *_missing_registries(config),
-        *(_secrets_of_hooks(tree) if config.drill.hooks else ()),
+        *(_secrets_of_hooks(tree) if config.drill.hooks or config.drill.redirect else ()),
     )
     return (tree.problem(path, text) for path, text in refused)
 
@@ -247,7 +247,8 @@ def _secrets_of_hooks(tree: Node) -> _Texts:
     Every user of a host can read the arguments of its processes.
     """
     for path, node in tree.walk():
-        if path[:2] != HOOKS or not isinstance(node.value, str):
+        of_redirect = path[:2] == REDIRECT and path[2:3] != ("config",)
+        if not (path[:2] == HOOKS or of_redirect) or not isinstance(node.value, str):
             continue
         if node.secret or without_userinfo(node.value) != node.value:
             yield path, _IN_COMMAND

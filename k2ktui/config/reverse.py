@@ -84,8 +84,9 @@ def _name(name: str) -> str:
 
 def _leave_out_hooks(opposite: _Table) -> None:
     """Leave out commands that lead the workload to the other cluster: here, they would mislead."""
-    if "hooks" in opposite.get("drill", {}):
-        section = {key: value for key, value in opposite["drill"].items() if key != "hooks"}
+    given = opposite.get("drill", {})
+    section = {key: value for key, value in given.items() if key not in ("hooks", "redirect")}
+    if len(section) < len(given):
         del opposite["drill"]
         opposite |= {"drill": section} if section else {}
 
@@ -239,6 +240,11 @@ def _notes(config: PipelineConfig, given: _Table) -> Iterator[str]:
             yield f"{section} was left out"
     if config.drill.hooks:
         yield "drill.hooks was left out: write those of the way back yourself"
+    if config.drill.redirect:
+        yield (
+            "drill.redirect was left out: write that of the way back yourself, with the clusters "
+            "swapped; without it, a failback moves no name"
+        )
     for entry, rules in (
         ("transform", config.replication.transform),
         ("headers", config.replication.headers),

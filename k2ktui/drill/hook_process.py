@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from k2ktui.engine.drill.hooks import Hook
 from k2ktui.errors import TimedOut
+from k2ktui.private_files import why_others_may_write
 from k2ktui.runtime.child_process import spawn
 from k2ktui.secret_values import hide_secrets
 from k2ktui.text import duration, safe_text
@@ -22,6 +25,22 @@ _END_S = 10.0
 _CUT = "(the beginning was left out)"
 # All that a command gets of the operator's environment: others may hold secrets.
 _INHERITED = ("PATH", "HOME", "LANG")
+
+
+def explain_unsafe_command(hook: Hook) -> str:
+    """Return why a cut-off or redirect cannot be run, or others could change it; "" if neither."""
+    if hook.socket:
+        reason = why_others_may_write(Path(hook.socket), is_socket=True)
+        return (
+            f"the runtime socket {safe_text(hook.socket)} is not safe: {reason}" if reason else ""
+        )
+    for program in dict.fromkeys(part[0] for part in (hook.command, hook.abort) if part):
+        path = shutil.which(program)
+        if path is None:
+            return f"the program {safe_text(program)} is not there, or cannot be run"
+        if reason := why_others_may_write(Path(path)):
+            return f"the program {safe_text(path)} is not safe: {reason}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

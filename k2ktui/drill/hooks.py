@@ -8,14 +8,21 @@ killed may have run or not, so a person is asked; no hook is repeated without a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import time
+from time import monotonic, sleep, time
 
+from k2ktui.drill.client_name import find_reached
 from k2ktui.drill.files import split_files
-from k2ktui.drill.hook_process import CommandEnd, inherited_environment, run_command
+from k2ktui.drill.haproxy import run_commands
+from k2ktui.drill.hook_process import (
+    CommandEnd,
+    explain_unsafe_command,
+    inherited_environment,
+    run_command,
+)
 from k2ktui.drill.operator import agree_question
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -32,9 +39,11 @@ from k2ktui.engine.drill.hooks import (
     BEFORE,
     Hook,
     HookRecord,
+    HookRole,
     HookStatus,
     describe_hook,
     digest_hooks,
+    show_command,
 )
 from k2ktui.engine.drill.model import Drill, PhaseStatus
 from k2ktui.errors import K2kError, Refused
@@ -47,11 +56,18 @@ from k2ktui.text import counted, duration, safe_message, safe_text
 
 log = logging.getLogger(__name__)
 
+_LOOK_AGAIN_S = 0.5
 _STAYS = "The drill stays where it is."
 _PREFIX = "K2KTUI_DRILL_"
 # Bytes of a variable; the kernel takes 128 KiB with its name.
 _LONGEST = 120_000
 _TOPICS_DIRECTORY = "k2ktui-hook-"
+# What is done, and what undoes it.
+_ACTIONS = {
+    HookRole.HOOK: ("run", "abort"),
+    HookRole.CUT_OFF: ("cut", "restore"),
+    HookRole.REDIRECT: ("redirect", ""),
+}
 _UNKNOWN = (
     "The process that ran it has ended, so it is not known whether the {name} has ended: "
     "{purpose}. It ran: {command}."
@@ -91,7 +107,7 @@ def require_safe_files(hooks: Sequence[Hook], files: Sequence[str], unchanged: s
 
 def list_hooks(session: Session) -> None:
     """Record which hooks the file has, when a drill begins."""
-    hooks = session.config.drill.hook_list
+    hooks = list_own_hooks(session)
     if not hooks:
         return
     session.change_drill(lambda drill: with_file_hooks(drill, hooks))
@@ -111,7 +127,7 @@ def take_hooks(session: Session) -> None:
     Raises:
         Refused: the file is not safe, or no person has agreed.
     """
-    drill, hooks = session.drill, session.config.drill.hook_list
+    drill, hooks = session.drill, list_own_hooks(session)
     if drill.kind is DrillKind.REHEARSE:
         return
     require_safe_files(hooks, session.files, _STAYS)
@@ -163,7 +179,7 @@ def run_hooks(session: Session, phase: DrillPhase, *, after: bool) -> PhaseResul
     """
     if session.drill.kind is DrillKind.REHEARSE:
         return None
-    for hook in hooks_of(session.config.drill.hook_list, phase, after=after):
+    for hook in hooks_of(list_own_hooks(session), phase, after=after):
         record = find_hook(session.drill, hook.digest)
         if record is None or record.status is HookStatus.DONE:
             continue
@@ -194,11 +210,46 @@ def _run_hook(session: Session, hook: Hook, record: HookRecord) -> str:
     else:
         before = f" It ran before: {record.result}." if record.result else ""
         session.confirm(phase, f"The {describe_hook(hook)}{before}", step=hook.step)
+    return _run_once(session, hook, record)
+
+
+def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> str:
+    """Run the cut-off or the redirect, which its phase has confirmed; return why it failed, or "".
+
+    It is run again whenever its phase is: what it has done is looked at, not remembered.
+
+    Args:
+        session: the drill.
+        hook: what is run.
+        addresses: where clients reach the source now; those of an earlier attempt are kept.
+
+    Raises:
+        Refused: it is not under this user's control.
+    """
+    require_safe_files([hook], session.files, _STAYS)
+    if reason := explain_unsafe_command(hook):
+        return reason
+    record = find_hook(session.drill, hook.digest)
+    if record is None:
+        return f"the {hook.role} of this host's file is not one that the drill has"
+    known = tuple(dict.fromkeys((*record.addresses, *addresses)))
+    return _run_once(session, hook, replace(record, addresses=known))
+
+
+def list_own_hooks(session: Session) -> Sequence[Hook]:
+    """Return the hooks of this host's file that the drill may run."""
+    drill = session.drill
+    hooks = session.config.drill.list_hooks(drill.kind, drill.topics)
+    return [hook for hook in hooks if hook.role is HookRole.HOOK or drill.redirects]
+
+
+def _run_once(session: Session, hook: Hook, record: HookRecord) -> str:
+    """Run a hook, and record it; return why it failed, "" if it did not."""
     record = begin_hook(session.drill, record, _now())
     attempt = f"attempt {record.attempts}"
     _write(session, record, f"about to run the {record.name}, {attempt}: {record.command}")
     failpoint("drill-hook-begun")
-    end = _run(session, hook, record, hook.command, "run")
+    end = _run(session, hook, record)
     failpoint("drill-hook-ended")
     done = end.code == 0
     record = replace(
@@ -229,25 +280,22 @@ def _is_done_already(session: Session, record: HookRecord) -> bool:
     return session.agree(record.phase, [first, question])
 
 
-def _run(
-    session: Session, hook: Hook, record: HookRecord, command: Sequence[str], action: str
-) -> CommandEnd:
+def _run(session: Session, hook: Hook, record: HookRecord, *, undoes: bool = False) -> CommandEnd:
     """Run a command of a hook, and show how long it runs; it is killed if the drill stops here."""
-    phase, undoes = hook.phase, action != "run"
+    phase, command = hook.phase, hook.abort if undoes else hook.command
+    action = _ACTIONS[hook.role][undoes]
     name = f"abort of the {record.name}" if undoes else record.name
 
     def tick(seconds: float) -> None:
         if not undoes:  # an abort shows no phase
             session.show(phase, f"{name}: {duration(seconds)} of {hook.timeout_s:g} s")
 
-    directory = Path(split_files(session.files)[0]).absolute().parent
     log.info("drill %s: %s: about to run %s", session.drill.id, name, record.command)
     try:
-        with _topics_file(session.drill.topics) as topics_file:
-            environment = hook_environment(session, hook, record.attempts, action, topics_file)
-            end = run_command(
-                command, environment, directory, hook.timeout_s, tick, session.peers.idle
-            )
+        if hook.socket:
+            end = run_commands(hook.socket, command, hook.timeout_s, tick, session.peers.idle)
+        else:
+            end = _run_program(session, hook, record.attempts, command, action, tick)
     except BaseException as error:
         if not undoes:  # its end is known; whoever resumes the drill is asked
             why = error.message if isinstance(error, K2kError) else type(error).__name__
@@ -259,6 +307,30 @@ def _run(
     log.info("drill %s: %s: %s", session.drill.id, name, end.result)
     session.count_waiting(phase, end.seconds)
     return end
+
+
+def look_from_host(session: Session, hook: Hook, command: Sequence[str]) -> CommandEnd:
+    """Run a command of the file that looks from another host; nothing of it is recorded."""
+
+    def tick(seconds: float) -> None:
+        session.show(hook.phase, f"{show_command(command)}: {duration(seconds)}")
+
+    return _run_program(session, hook, 1, command, "look", tick)
+
+
+def _run_program(
+    session: Session,
+    hook: Hook,
+    attempt: int,
+    command: Sequence[str],
+    action: str,
+    tick: Callable[[float], None],
+) -> CommandEnd:
+    directory = Path(split_files(session.files)[0]).absolute().parent
+    with _topics_file(session.drill.topics) as topics_file:
+        environment = hook_environment(session, hook, attempt, action, topics_file)
+        idle = session.peers.idle
+        return run_command(command, environment, directory, hook.timeout_s, tick, idle)
 
 
 @contextmanager
@@ -305,7 +377,8 @@ def hook_environment(
         session: the drill.
         hook: the hook.
         attempt: its attempt, from 1.
-        action: ``run``, or ``abort`` for the command that undoes it.
+        action: ``run``, or ``abort`` for the command that undoes it; ``cut``, ``restore``,
+            ``redirect`` and ``look`` for those of ``drill.redirect``.
         topics_file: the file with the drill's topics; None for the whole pipeline.
 
     Raises:
@@ -325,6 +398,8 @@ def hook_environment(
         "SOURCE_CLUSTER": drill.source_cluster,
         "TARGET_CLUSTER": drill.target_cluster,
     }
+    if config.drill.redirect is not None:
+        facts["NAME"] = config.drill.redirect.name
     if drill.figures.rpo_records is not None:
         facts["RPO_RECORDS"] = drill.figures.rpo_records
     # Names are others' input, and a variable must not hold NUL.
@@ -398,7 +473,7 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
     Raises:
         Refused: it was not confirmed.
     """
-    hooks = {hook.digest: hook for hook in session.config.drill.hook_list}
+    hooks = {hook.digest: hook for hook in list_own_hooks(session)}
     hook = hooks.get(record.digest)
     if hook is None or not hook.abort:
         why = "this host's file does not have it" if hook is None else "it has no abort command"
@@ -421,11 +496,36 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
     begun = replace(record, status=HookStatus.UNDOING, undo_result="", undo_output="")
     _write(session, begun, f"about to undo the {record.name}: {record.abort}")
     failpoint("drill-hook-undoing")
-    end = _run(session, hook, record, hook.abort, "abort")
+    reason = explain_unsafe_command(hook) if record.role is not HookRole.HOOK else ""
+    if reason:
+        return [f"{record.name}: {reason}"]
+    end = _run(session, hook, record, undoes=True)
     failpoint("drill-hook-undone")
     done = end.code == 0
+    unproven = _explain_not_restored(session, hook) if done else ""
     # Failed: it is undone again when the abort is repeated.
+    result = f"{end.result}, but {unproven}" if unproven else end.result
+    done = done and not unproven
     after = undone if done else replace(record, status=HookStatus.FAILED)
-    after = replace(after, undo_result=end.result, undo_output=end.output)
-    _write(session, after, f"abort of the {record.name}: {end.result}")
-    return [] if done else [f"the abort of the {record.name} has failed: {end.result}"]
+    after = replace(after, undo_result=result, undo_output=end.output)
+    _write(session, after, f"abort of the {record.name}: {result}")
+    return [] if done else [f"the abort of the {record.name} has failed: {result}"]
+
+
+def _explain_not_restored(session: Session, hook: Hook) -> str:
+    """Return why clients cannot reach the source again that were cut off; "" if they can.
+
+    A source that is lost answers nobody, also once the way to it is open.
+    """
+    redirect = session.config.drill.redirect
+    if hook.role is not HookRole.CUT_OFF or redirect is None:
+        return ""
+    if session.drill.kind is DrillKind.DISASTER:
+        return ""
+    until = monotonic() + hook.timeout_s
+    while not find_reached(session.config, redirect, ()):
+        if monotonic() > until:
+            return f"nothing answers at {safe_text(redirect.name)}"
+        with session.peers.idle():
+            sleep(_LOOK_AGAIN_S)
+    return ""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from time import time
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.changes.handlers import restore
 from k2ktui.drill.hooks import (
     list_hooks,
@@ -44,7 +45,7 @@ from k2ktui.engine.access import require
 from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
-from k2ktui.engine.drill.hooks import HookRecord
+from k2ktui.engine.drill.hooks import HookRecord, HookRole
 from k2ktui.engine.drill.model import (
     AS_BEFORE,
     ChangeKind,
@@ -52,10 +53,12 @@ from k2ktui.engine.drill.model import (
     Drill,
     DrillOptions,
     DrillStatus,
+    Fence,
     PhaseStatus,
     ResumeOptions,
     new_phases,
 )
+from k2ktui.engine.drill.redirects import explain_refusal
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
 from k2ktui.engine.drill.steps import (
@@ -137,8 +140,10 @@ def begun_drill(
     """
     require(actor.may, "a drill")
     flow, files, config = actor.flow, actor.files, actor.flow.config
+    options = _require_redirect(config, kind, options, site)
     if kind is not DrillKind.REHEARSE:
-        require_safe_files(config.drill.hook_list, files, "No drill was begun.")
+        hooks = config.drill.list_hooks(kind, options.topics)
+        require_safe_files(hooks, files, "No drill was begun.")
     topics = read_topics(flow, kind, options)
     target = target_cluster(config)
     now = int(time() * 1000)
@@ -153,7 +158,7 @@ def begun_drill(
         started_by=whoami(),
         options=options,
         files=tuple(files),
-        phases=new_phases(kind, topics.names),
+        phases=new_phases(kind, topics.names, redirects=_redirects(config, options)),
         site=site,
         objectives=config.drill.objectives.values or None,
         topics=topics.names,
@@ -178,6 +183,30 @@ def begun_drill(
         yield session
     finally:
         session.close()
+
+
+def _redirects(config: PipelineConfig, options: DrillOptions) -> bool:
+    """Return whether a drill moves the clients' name: not for some topics or groups."""
+    return config.drill.redirect is not None and not options.topics and not options.groups
+
+
+def _require_redirect(
+    config: PipelineConfig, kind: DrillKind, options: DrillOptions, site: SiteMark | None
+) -> DrillOptions:
+    """Return the options with which a drill cuts off and redirects as the file says.
+
+    Raises:
+        Refused: the file and the options do not fit.
+    """
+    hooks = config.drill.list_hooks(kind)
+    roles = [str(hook.role) for hook in hooks if hook.role is not HookRole.HOOK]
+    some = options.topics or options.groups
+    why, hint = explain_refusal(kind, options.fence, some, roles, in_site=site is not None)
+    if why:
+        raise Refused(why, unchanged="No drill was begun.", hint=hint)
+    if kind is DrillKind.DISASTER and HookRole.CUT_OFF in roles and not some:
+        return replace(options, fence=Fence.CUT_OFF)
+    return options
 
 
 def _confirm_topics(session: Session, topics: DrillTopics) -> None:

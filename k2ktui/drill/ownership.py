@@ -212,7 +212,8 @@ def _refuse_member(drill: Drill, peers: Peers) -> None:
 def _refuse_shape(drill: Drill) -> None:
     """Refuse a record that no drill can have: its id names groups, its phases are run."""
     phases = tuple(record.phase for record in drill.phases)
-    if _ID.fullmatch(drill.id) is None or phases != phases_of(drill.kind, drill.topics):
+    allowed = phases_of(drill.kind, drill.topics, redirects=drill.redirects)
+    if _ID.fullmatch(drill.id) is None or phases != allowed:
         raise Refused(
             f"the record of drill {safe_text(drill.id)} was not written by k2ktui: its id or its "
             f"phases are not those of a {drill.kind.noun}",

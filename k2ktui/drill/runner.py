@@ -9,10 +9,11 @@ from k2ktui.drill.checks.catalog import blocking, ids_asked
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.drill.facts import DrillMeasures
-from k2ktui.drill.hooks import explain_unsafe_files, run_hooks
+from k2ktui.drill.hooks import explain_unsafe_files, list_own_hooks, run_hooks
 from k2ktui.drill.phases import (
     move_topics,
     moves,
+    redirect,
     reverse,
     shadow,
     source,
@@ -23,6 +24,7 @@ from k2ktui.drill.phases import (
 from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.hooks import HookRole, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES
 from k2ktui.engine.drill.steps import describe_phase_of, needs_confirmation, next_phase
@@ -54,7 +56,8 @@ def run_preflight(session: Session) -> PhaseResult:
 
 def _find_unsafe_hooks(session: Session) -> list[str]:
     """Return why a drill would refuse the hooks of the file, which a rehearsal never runs."""
-    reason = explain_unsafe_files(session.files) if session.config.drill.hooks else ""
+    settings = session.config.drill
+    reason = explain_unsafe_files(session.files) if settings.hooks or settings.redirect else ""
     return [f"a drill would not run its hooks: {reason}"] if reason else []
 
 
@@ -85,6 +88,7 @@ RUNS: Mapping[DrillPhase, Run] = {
     DrillPhase.FENCE_REPLICATOR: target.run_fence_replicator,
     DrillPhase.MOVE_TOPICS: move_topics.run_move_topics,
     DrillPhase.OPEN_TARGET: target.run_open_target,
+    DrillPhase.REDIRECT: redirect.run_redirect,
     DrillPhase.WATCH_CLIENTS: target.run_watch_clients,
     DrillPhase.REVERSE: reverse.run_reverse,
     DrillPhase.REPORT: run_report,
@@ -121,7 +125,9 @@ def run_drill(session: Session) -> bool:
 def _run_phase(session: Session, phase: DrillPhase) -> PhaseResult:
     """Run a phase once it is confirmed, its checks, and the hooks after it."""
     if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
-        session.confirm(phase, describe_phase_of(session.drill, phase))
+        parts = (hook for hook in list_own_hooks(session) if hook.role is not HookRole.HOOK)
+        runs = [describe_hook(hook) for hook in parts if hook.phase is phase]
+        session.confirm(phase, "\n".join([describe_phase_of(session.drill, phase), *runs]))
     session.begin(phase)
     result = _with_checks(session, phase, RUNS[phase](session))
     if result.status is PhaseStatus.FAILED:

@@ -20,7 +20,7 @@ from k2ktui.drill.progress import CHOOSE, STOPPED, list_phases
 from k2ktui.drill.report import has_findings, report_json, report_markdown, summarize
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_of, keeps_effects
-from k2ktui.engine.drill.hooks import Hook, describe_hook, describe_record, hook_json
+from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, describe_record, hook_json
 from k2ktui.engine.drill.model import (
     Drill,
     DrillOptions,
@@ -130,7 +130,7 @@ class PipelineDrills:
         """Print what a drill would do."""
         from k2ktui.drill.topics import read_topics
 
-        hooks = self.flow.config.drill.hook_list
+        hooks = self.flow.config.drill.list_hooks(kind, options.topics or options.groups)
         topics = read_topics(self.flow, kind, options) if options.topics else None
         return _show_phases(kind, options, hooks, {}, topics, as_json=self._flags.as_json)
 
@@ -262,7 +262,9 @@ class DirectoryDrills:
         from k2ktui.site.operations import select_members
 
         selected = select_members(self._files, self._choice)
-        hooks = {one.file: one.flow.config.drill.hook_list for one in list_pipelines(self._files)}
+        hooks = {
+            one.file: one.flow.config.drill.list_hooks(kind) for one in list_pipelines(self._files)
+        }
         count, cluster = counted(len(selected.members), "pipeline"), safe_text(selected.cluster)
         click.echo(f"{count} of {safe_text(selected.name)} (cluster {cluster}):", err=True)
         for member in selected.members:
@@ -395,7 +397,8 @@ def _show_phases(
     as_json: bool,
 ) -> int:
     names, lines = (topics.names, topics.lines) if topics else ((), ())
-    order = phases_of(kind, names)
+    parts = {hook.phase: hook for hook in hooks if hook.role is not HookRole.HOOK}
+    order = phases_of(kind, names, redirects=bool(parts))
     phases = [
         {
             "phase": str(phase),
@@ -421,6 +424,8 @@ def _show_phases(
     for number, (phase, row) in enumerate(zip(order, phases, strict=True), start=1):
         list_hooks(phase, after=False)
         click.echo(f"{number:>3} {phase}: {row['does']}{_ASKED if row['confirmed'] else ''}")
+        if phase in parts:
+            click.echo(f"    {describe_hook(parts[phase])}")
         list_hooks(phase, after=True)
     for hook in (hook for hook in hooks if hook.phase not in order):
         click.echo(f"    not run, as a {kind.noun} has no such phase: {describe_hook(hook)}")

@@ -90,7 +90,8 @@ _SWITCHOVER = (
     options.choice(
         "--fence",
         FENCES,
-        "Way to keep producers from writing: by hand (you stop them), or access rules.",
+        "Way to keep producers from writing: by hand (you stop them), access rules, or cutting all "
+        "clients off (drill.redirect).",
         Fence.HAND,
     ),
     number_option(

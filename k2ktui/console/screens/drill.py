@@ -34,8 +34,9 @@ from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.progress import describe_state, elapsed_ms, list_phases
 from k2ktui.drill.report import report_json, summarize
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.hooks import describe_hook
-from k2ktui.engine.drill.model import Drill, DrillStatus, phases_of
+from k2ktui.engine.drill.hook_steps import find_role
+from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook
+from k2ktui.engine.drill.model import Drill, DrillStatus, Fence, phases_of
 from k2ktui.engine.drill.steps import describe_next, needs_confirmation
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
@@ -288,9 +289,10 @@ class DrillsScreen(DrillBaseScreen):
         drills = view.drills if view is not None else ()
         return next((listed for listed in drills if listed.id == drill.id), drill)
 
-    def _list_hooks(self, kind: DrillKind, phases: Collection[DrillPhase]) -> list[str]:
+    def _list_hooks(
+        self, kind: DrillKind, hooks: Sequence[Hook], phases: Collection[DrillPhase]
+    ) -> list[str]:
         """Return which hooks of the file a drill will run."""
-        hooks = self.flow.config.drill.hook_list
         if kind is DrillKind.REHEARSE:
             return [f"It runs none of the {counted(len(hooks), 'hook')}."] if hooks else []
         shown = [hook for hook in hooks if hook.phase in phases]
@@ -316,14 +318,19 @@ class DrillsScreen(DrillBaseScreen):
         if choice is None:
             return
         kind, options = choice
-        phases = phases_of(kind, topics)
+        hooks = self.flow.config.drill.list_hooks(kind, options.topics or options.groups)
+        cuts_off = find_role(hooks, HookRole.CUT_OFF) is not None
+        if cuts_off and kind.is_switchover:  # the file's name would move no running client else
+            options = replace(options, fence=Fence.CUT_OFF)
+        redirects = find_role(hooks, HookRole.REDIRECT) is not None
+        phases = phases_of(kind, topics, redirects=redirects)
         asked = [str(phase) for phase in phases if needs_confirmation(phase, options.fence)]
         lines: list[str | Line] = [
             f"{len(phases)} phases: {', '.join(phases)}.",
             f"You confirm each of these when it is next: {', '.join(asked)}."
             if asked
             else "It asks for nothing else: no application is touched.",
-            *self._list_hooks(kind, phases),
+            *self._list_hooks(kind, hooks, phases),
             "",
             cli_equivalent.drill(self.session.files, kind, options),
         ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from k2ktui.drill.checks import (  # noqa: F401
     access,
     after,
+    clients,
     cut_over,
     data,
     groups,

@@ -17,6 +17,7 @@ from k2ktui.drill.logs import (
 )
 from k2ktui.drill.phases.leave_topics import run_leave_topics
 from k2ktui.drill.phases.moves import note_on_source
+from k2ktui.drill.phases.redirect import cut_off, try_cut_off
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
@@ -63,9 +64,14 @@ def run_lag(session: Session) -> PhaseResult:
 def run_fence_producers(session: Session) -> PhaseResult:
     """Fence the producers, and prove that nothing is written any more."""
     with closing(session.open_logs()) as logs:
+        needed = session.drill.options.frozen_s
         if session.drill.options.fence is Fence.ACL:
             _fence_by_acl(session, logs)
-        return _prove_frozen(session, logs)
+        if session.drill.options.fence is Fence.CUT_OFF:
+            needed = min(_STILL_S, needed)
+            if (held := cut_off(session)) is not None:
+                return held
+        return _prove_frozen(session, logs, needed)
 
 
 def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
@@ -90,8 +96,7 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
         session.settle(change, ChangeStatus.MADE)
 
 
-def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
-    needed = session.drill.options.frozen_s
+def _prove_frozen(session: Session, logs: SourceLogs, needed: float) -> PhaseResult:
     abort = drill_command(session.drill, "abort")
     # Where people stop the producers, some that still write are no surprise.
     by_people = session.drill.options.fence.is_by_people
@@ -303,7 +308,8 @@ def run_source_lost(session: Session) -> PhaseResult:
     )
     return PhaseResult(
         f"{why}; commits of {moment(known.at)}, {duration(silent)} old, {read}; what was written "
-        "since is unknown"
+        "since is unknown",
+        try_cut_off(session),
     )
 
 

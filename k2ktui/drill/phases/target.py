@@ -15,6 +15,7 @@ from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
+from k2ktui.drill.phases.redirect import describe_redirect, find_unable
 from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
@@ -175,8 +176,8 @@ def run_open_target(session: Session) -> PhaseResult:
             return failed("the target cannot be opened yet", *moved)
         effect = describe_phase_of(session.drill, DrillPhase.OPEN_TARGET)
         rights = find_missing_rights(session)
-        remarks = list_remarks(session.drill)
-        session.confirm(DrillPhase.OPEN_TARGET, "\n".join([effect, *rights.lines, *remarks]))
+        lines = [effect, *describe_redirect(session), *rights.lines, *list_remarks(session.drill)]
+        session.confirm(DrillPhase.OPEN_TARGET, "\n".join(lines))
         failed_rights = create_rights(session, rights.acls)
         now = int(time() * 1000)
         kept = ends if len(ends) <= _MOST_ENDS else ()
@@ -187,12 +188,14 @@ def run_open_target(session: Session) -> PhaseResult:
         )
         session.write("the target is open", phase=str(DrillPhase.OPEN_TARGET))
     text = "the target is open: start your producers and consumers there"
+    if session.drill.redirects:
+        text = "the target is open: the clients' name moves next"
     return PhaseResult(text, failed_rights)
 
 
 def _find_moved(session: Session) -> list[str]:
     """Return what is no longer as the phases before left it."""
-    findings = find_unapplied(make_plan(session))
+    findings = find_unapplied(make_plan(session)) + find_unable(session)
     seen = session.flow.observe_copier(session.target)
     if seen is not None and seen.signs:
         findings.append(f"{seen.name} copies again: {'; '.join(seen.signs)}. {seen.how_to_stop}")

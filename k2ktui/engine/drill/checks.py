@@ -54,6 +54,7 @@ class DrillPhase(StrEnum):
     FENCE_REPLICATOR = "fence-replicator"
     MOVE_TOPICS = "move-topics"
     OPEN_TARGET = "open-target"
+    REDIRECT = "redirect"
     WATCH_CLIENTS = "watch-clients"
     REVERSE = "reverse"
     REPORT = "report"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from k2ktui.engine.bounded import read_as
+from k2ktui.engine.drill.hooks import HookRole
 from k2ktui.engine.drill.model import Drill, DrillEvent
 from k2ktui.engine.strict_json import MalformedRecord, field, mapping
 from k2ktui.engine.topics import LEGAL_TOPIC
@@ -20,7 +22,7 @@ from k2ktui.engine.topics import LEGAL_TOPIC
 _MOMENTARY = ("session", "beat_ms", "owner")
 # Of a finding: the first keys of a tail, and what a hook that failed has printed last.
 _CONTENTS = re.compile(
-    r"(hook (?:before|after) [a-z-]+ has failed: [^:]*): .*|, first keys: .*", re.DOTALL
+    r"((?:hook (?:before|after) [a-z-]+|cut-off|redirect) has failed: [^:]*): .*|, first keys: .*", re.DOTALL
 )
 
 
@@ -110,20 +112,19 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     The hash of a report of an earlier release covers what that release wrote.
     """
     value = asdict(drill)
-    for many, name in (("phases", "failed_checks"), ("checks", "at_ms"), ("groups", "clients")):
-        for record in value[many]:
-            if not record[name]:
-                del record[name]
-    for name in ("site", "objectives"):
-        if value[name] is None:
-            del value[name]
-    for name in ("hooks", "hooks_digest", "topics"):
-        if not value[name]:
-            del value[name]
-    if not value["options"]["topics"]:
-        del value["options"]["topics"]
-    if value["figures"]["topics_left"] is None:
-        del value["figures"]["topics_left"]
+    later: list[tuple[dict[str, Any], Mapping[str, Any]]] = [
+        *((record, {"failed_checks": ()}) for record in value["phases"]),
+        *((check, {"at_ms": 0}) for check in value["checks"]),
+        *((group, {"clients": ()}) for group in value["groups"]),
+        *((hook, {"role": HookRole.HOOK, "addresses": ()}) for hook in value["hooks"]),
+        (value, {"site": None, "objectives": None, "hooks": (), "hooks_digest": "", "topics": ()}),
+        (value["options"], {"topics": ""}),
+        (value["figures"], {"topics_left": None}),
+    ]
+    for part, defaults in later:
+        for name, default in defaults.items():
+            if part[name] == default:
+                del part[name]
     return value
 
 

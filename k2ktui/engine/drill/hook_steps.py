@@ -8,6 +8,7 @@ from dataclasses import replace
 from k2ktui.engine.drill.hooks import (
     Hook,
     HookRecord,
+    HookRole,
     HookStatus,
     describe_hook_undo,
     digest_hooks,
@@ -99,4 +100,13 @@ def keeps_effects(drill: Drill) -> bool:
 
 def hooks_of(hooks: Iterable[Hook], phase: str, *, after: bool) -> list[Hook]:
     """Return the hooks before or after a phase, in the order of the file."""
-    return [hook for hook in hooks if hook.phase == phase and hook.after is after]
+    return [
+        hook
+        for hook in hooks
+        if hook.phase == phase and hook.after is after and hook.role is HookRole.HOOK
+    ]
+
+
+def find_role(hooks: Iterable[Hook], role: HookRole) -> Hook | None:
+    """Return the cut-off or the redirect of a file; None without one."""
+    return next((hook for hook in hooks if hook.role is role), None)

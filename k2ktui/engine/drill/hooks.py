@@ -12,6 +12,9 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import FailFast
 
 from k2ktui.engine.bounded import Flag, Millis, Number, Text
 from k2ktui.engine.drill.checks import DrillPhase
@@ -21,6 +24,14 @@ from k2ktui.text import safe_text
 BEFORE, AFTER = "before", "after"
 # The phases after which an abort is refused: what such a hook did is never undone.
 _AFTER_RETURN = (DrillPhase.WATCH_CLIENTS, DrillPhase.REVERSE, DrillPhase.REPORT)
+
+
+class HookRole(StrEnum):
+    """Whose a command is: a hook of the file, or a part of ``drill.redirect`` that a phase runs."""
+
+    HOOK = "hook"
+    CUT_OFF = "cut-off"
+    REDIRECT = "redirect"
 
 
 class HookStatus(StrEnum):
@@ -46,6 +57,9 @@ class Hook:
         command: program and arguments.
         timeout_s: how long it may run, in seconds.
         abort: program and arguments that undo it; empty if nothing does.
+        role: whose it is.
+        socket: HAProxy's runtime socket; ``command`` and ``abort`` are then commands of its
+            runtime API, one each. Empty for programs.
     """
 
     phase: DrillPhase
@@ -54,11 +68,29 @@ class Hook:
     command: tuple[str, ...]
     timeout_s: float
     abort: tuple[str, ...] = ()
+    role: HookRole = HookRole.HOOK
+    socket: str = ""
 
     @property
     def step(self) -> str:
         """What is typed to confirm it, such as ``before-open-target``."""
-        return hook_step(self.phase, after=self.after)
+        return _step(self.phase, self.role, after=self.after)
+
+    @property
+    def shown_command(self) -> str:
+        """Its command as a person would type it; safe to print."""
+        return self._show(self.command)
+
+    @property
+    def shown_abort(self) -> str:
+        """The command that undoes it, as a person would type it; safe to print."""
+        return self._show(self.abort)
+
+    def _show(self, command: tuple[str, ...]) -> str:
+        if not self.socket or not command:
+            return show_command(command)
+        sends = ("echo", "; ".join(command)), ("socat", "stdio", self.socket)
+        return " | ".join(map(show_command, sends))
 
     @property
     def can_be_undone(self) -> bool:
@@ -72,13 +104,15 @@ class Hook:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that the file says of it, as hex text."""
+        ours = self.role is not HookRole.HOOK  # its phase depends on the kind of drill
         content = [
-            str(self.phase),
+            str(self.role) if ours else str(self.phase),
             self.after,
             self.purpose,
             list(self.command),
             self.timeout_s,
             list(self.abort),
+            *([self.socket] if ours else []),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -99,6 +133,8 @@ class HookRecord:
         result: how its last attempt ended.
         output: the end of what its last attempt printed.
         undo_result, undo_output: the same of the command that undoes it.
+        role: whose it is.
+        addresses: of a cut-off, where clients reached the source before it.
     """
 
     phase: DrillPhase
@@ -117,15 +153,19 @@ class HookRecord:
     output: Text = ""
     undo_result: Text = ""
     undo_output: Text = ""
+    role: HookRole = HookRole.HOOK
+    addresses: Annotated[tuple[Text, ...], FailFast()] = ()
 
     @property
     def step(self) -> str:
         """What is typed to confirm it."""
-        return hook_step(self.phase, after=self.after)
+        return _step(self.phase, self.role, after=self.after)
 
     @property
     def name(self) -> str:
         """The hook in a sentence, such as ``hook before open-target``."""
+        if self.role is not HookRole.HOOK:
+            return str(self.role)
         return f"hook {AFTER if self.after else BEFORE} {self.phase}"
 
     @property
@@ -137,6 +177,11 @@ class HookRecord:
 def hook_step(phase: DrillPhase, *, after: bool) -> str:
     """Return what is typed to confirm the hooks before or after a phase."""
     return f"{AFTER if after else BEFORE}-{phase}"
+
+
+def _step(phase: DrillPhase, role: HookRole, *, after: bool) -> str:
+    """Return what is typed: what is a part of its phase is confirmed with it."""
+    return hook_step(phase, after=after) if role is HookRole.HOOK else str(phase)
 
 
 def find_phase(step: str) -> DrillPhase | None:
@@ -152,11 +197,10 @@ def show_command(command: Iterable[str]) -> str:
 
 def describe_hook(hook: Hook) -> str:
     """Return what a hook is for, what it runs, and what undoes it, in one line; safe to print."""
-    when = AFTER if hook.after else BEFORE
-    undo = f" An abort runs: {show_command(hook.abort)}." if hook.abort else ""
+    undo = f" An abort runs: {hook.shown_abort}." if hook.abort else ""
     return (
-        f"hook {when} {hook.phase}, {safe_text(hide_secrets(hook.purpose))}. "
-        f"It runs: {show_command(hook.command)} (at most {hook.timeout_s:g} s).{undo}"
+        f"{new_record(hook).name}, {safe_text(hide_secrets(hook.purpose))}. "
+        f"It runs: {hook.shown_command} (at most {hook.timeout_s:g} s).{undo}"
     )
 
 
@@ -190,9 +234,10 @@ def new_record(hook: Hook) -> HookRecord:
         hook.phase,
         hook.after,
         safe_text(hide_secrets(hook.purpose)),
-        show_command(hook.command),
-        show_command(hook.abort),
+        hook.shown_command,
+        hook.shown_abort,
         hook.digest,
+        role=hook.role,
     )
 
 
@@ -204,9 +249,11 @@ def digest_hooks(hooks: Iterable[Hook]) -> str:
 
 def hook_json(hook: Hook) -> dict[str, object]:
     """Return a hook as the object of JSON outputs, without secrets of the configuration."""
+    role = {"role": str(hook.role), "socket": hook.socket} if hook.role != HookRole.HOOK else {}
     return {
         "phase": str(hook.phase),
         "when": AFTER if hook.after else BEFORE,
+        **role,
         "for": hide_secrets(hook.purpose),
         "command": [hide_secrets(part) for part in hook.command],
         "timeout_s": hook.timeout_s,

@@ -62,14 +62,26 @@ PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
 }
 
 
-def phases_of(kind: DrillKind, topics: Collection[str] = ()) -> tuple[DrillPhase, ...]:
-    """Return the phases of a kind of drill; with topics, those of a drill over some topics.
+def phases_of(
+    kind: DrillKind, topics: Collection[str] = (), *, redirects: bool = False
+) -> tuple[DrillPhase, ...]:
+    """Return the phases of a kind of drill.
 
-    It does not fence the pipeline, which goes on with the others: it moves its own. Releases that
-    do not know that phase cannot read the record, and so cannot act on the whole pipeline.
+    Releases that do not know ``move-topics`` or ``redirect`` cannot read the record, and so cannot
+    act on the whole pipeline, or leave its clients where they are.
+
+    Args:
+        kind: kind of the drill.
+        topics: of a drill over some topics: it does not fence the pipeline, which goes on with the
+            others; it moves its own. It redirects nothing: clients may use other topics, too.
+        redirects: whether the clients' name moves once the target is open.
     """
     if not topics:
-        return PHASES[kind]
+        phases = PHASES[kind]
+        if not redirects or kind is DrillKind.REHEARSE:
+            return phases
+        opened = phases.index(DrillPhase.OPEN_TARGET) + 1
+        return (*phases[:opened], DrillPhase.REDIRECT, *phases[opened:])
     partial = {DrillPhase.FENCE_REPLICATOR: DrillPhase.MOVE_TOPICS}
     return tuple(partial.get(phase, phase) for phase in PHASES[kind])
 
@@ -83,6 +95,7 @@ CONFIRMED = frozenset(
         DrillPhase.FENCE_REPLICATOR,
         DrillPhase.MOVE_TOPICS,
         DrillPhase.OPEN_TARGET,
+        DrillPhase.REDIRECT,
     }
 )
 
@@ -90,20 +103,22 @@ CONFIRMED = frozenset(
 class Fence(StrEnum):
     """How producers are kept from writing to the source.
 
+    ``cutoff`` closes the way of all clients to the source, also of consumers.
     ``quota`` cannot be chosen any more. A drill that was begun with it may have lowered quotas.
     """
 
     HAND = "hand"
     ACL = "acl"
+    CUT_OFF = "cutoff"
     QUOTA = "quota"
 
     @property
     def is_by_people(self) -> bool:
         """Whether people stop the producers, and the drill only proves it."""
-        return self is not Fence.ACL
+        return self not in (Fence.ACL, Fence.CUT_OFF)
 
 
-FENCES = (Fence.HAND, Fence.ACL)
+FENCES = (Fence.HAND, Fence.ACL, Fence.CUT_OFF)
 """Those that a drill can begin with."""
 
 
@@ -456,6 +471,11 @@ class Drill:
         return self.status in (DrillStatus.DONE, DrillStatus.ABORTED)
 
     @property
+    def redirects(self) -> bool:
+        """Whether the clients' name moves once the target is open."""
+        return any(record.phase is DrillPhase.REDIRECT for record in self.phases)
+
+    @property
     def next_verb(self) -> str:
         """The command that continues it: once its abort has begun, only that can."""
         return "abort" if self.status is DrillStatus.ABORTING else "resume"
@@ -475,9 +495,12 @@ class Drill:
         return replace(self, phases=phases)
 
 
-def new_phases(kind: DrillKind, topics: Collection[str] = ()) -> tuple[PhaseRecord, ...]:
+def new_phases(
+    kind: DrillKind, topics: Collection[str] = (), *, redirects: bool = False
+) -> tuple[PhaseRecord, ...]:
     """Return the phases of a new drill; arguments as for :func:`phases_of`."""
-    return tuple(PhaseRecord(phase) for phase in phases_of(kind, topics))
+    phases = phases_of(kind, topics, redirects=redirects)
+    return tuple(PhaseRecord(phase) for phase in phases)
 
 
 def find_last_rehearsal(drills: Iterable[Drill]) -> Drill | None:

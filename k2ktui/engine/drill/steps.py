@@ -29,6 +29,8 @@ _FENCES: Mapping[Fence, str] = {
     "nothing is written there, and no transaction is open.",
     Fence.ACL: "Denies Write on the replicated topics of the source to everyone, and proves that "
     "nothing is written any more.",
+    Fence.CUT_OFF: "Closes the clients' way to the source, also the consumers', and proves it: a "
+    "connection is refused, and nothing is written there any more.",
     Fence.QUOTA: "Waits until nothing is written to the source, and no transaction is open. Lowers "
     "no quota any more: stop the producers by hand.",
 }
@@ -43,6 +45,13 @@ _OF_TOPICS: Mapping[DrillPhase, str] = {
     "producers and consumers use it, and you cannot go back.",
     DrillPhase.WATCH_CLIENTS: "Waits until the producers and consumers of the chosen topics are "
     "started on the target by hand, and the groups that were active read there." + _READS,
+}
+# What differs where clients are cut off, and follow their name to the target.
+_OF_CUT_OFF: Mapping[DrillPhase, str] = {
+    DrillPhase.STOP_CONSUMERS: "Waits until the source has found out that the consumers, which are "
+    "cut off, have left: their session timeouts." + _READS,
+    DrillPhase.WATCH_CLIENTS: "Waits until the groups that were active have followed the name, and "
+    "read on the target." + _READS,
 }
 _SENTENCES: Mapping[DrillPhase, str] = {
     DrillPhase.SOURCE_BACK: "Finds out that the old source answers, is the same cluster, and still "
@@ -72,6 +81,8 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     "epochs of all runs: none copies these topics any more. The other topics stop for seconds.",
     DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
     "use it, and you cannot go back.",
+    DrillPhase.REDIRECT: "Moves the clients' name to the target, and proves it: the name and every "
+    "broker that it advertises answer as the target. Only a failback moves it back.",
     DrillPhase.WATCH_CLIENTS: "Waits until the producers and consumers are started on the target "
     "by hand, and the groups that were active read there." + _READS,
     DrillPhase.REVERSE: "Writes the file of the pipeline for the way back beside the file of this "
@@ -90,6 +101,8 @@ def drill_command(drill: Drill, verb: str) -> str:
 def describe_phase(phase: DrillPhase, fence: Fence, topics: Collection[str] = ()) -> str:
     """Return what a phase does, in one or two sentences; of a drill over some topics with these."""
     by_hand = phase is not DrillPhase.FENCE_PRODUCERS or fence.is_by_people
+    if fence is Fence.CUT_OFF and phase in _OF_CUT_OFF:
+        return _OF_CUT_OFF[phase]
     if topics and by_hand and phase in _OF_TOPICS:
         return _OF_TOPICS[phase]
     return _FENCES[fence] if phase is DrillPhase.FENCE_PRODUCERS else _SENTENCES[phase]
@@ -336,10 +349,11 @@ def turn_into_disaster(drill: Drill) -> Drill:
             DrillPhase.FENCE_REPLICATOR,
             DrillPhase.MOVE_TOPICS,
             DrillPhase.OPEN_TARGET,
+            DrillPhase.REDIRECT,
             DrillPhase.WATCH_CLIENTS,
         )
         and record.status in _OVER
     }
-    order = phases_of(DrillKind.DISASTER, drill.topics)
+    order = phases_of(DrillKind.DISASTER, drill.topics, redirects=drill.redirects)
     phases = tuple(kept.get(phase, PhaseRecord(phase)) for phase in order)
     return replace(drill, kind=DrillKind.DISASTER, phases=phases)

@@ -302,6 +302,14 @@ class Wire:
         data = self._manager.broker_version_data
         return release_of(data) if data is not None else ""
 
+    @property
+    def answered(self) -> tuple[str, list[str]]:
+        """Id of the cluster that answered, "" if unknown, and the addresses of its brokers."""
+        ids = sorted(self._manager.ids)
+        brokers = self._manager.cluster.brokers()
+        hosts = ((f"[{b.host}]" if ":" in b.host else b.host, b.port) for b in brokers)
+        return ids[0] if len(ids) == 1 else "", [f"{host}:{port}" for host, port in hosts]
+
     def version_of(self, request: type) -> int:
         """Return the highest request version that both sides support, -1 if none."""
         data = self._manager.broker_version_data

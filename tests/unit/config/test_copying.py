@@ -81,6 +81,8 @@ COPIES = {
     "start.from",
     "start.timestamp",
 }
+# Keys of drill.redirect that haproxy stands in for.
+BY_COMMAND = {"command": ["/move"], "cut": ["/cut"], "restore": ["/restore"]}
 # Of keys that full.yaml cannot do without: another value.
 OTHERS: dict[str, Any] = {
     "name": "other",
@@ -107,6 +109,11 @@ OTHERS: dict[str, Any] = {
     "drill.hooks.after": "drain",
     "drill.hooks.for": "other",
     "drill.hooks.command": ["/other"],
+    "drill.redirect.name": "other:1",
+    **{f"drill.redirect.{key}": ["/other"] for key in BY_COMMAND},
+    "drill.redirect.haproxy.socket": "/other",
+    "drill.redirect.haproxy.source": ["other/a"],
+    "drill.redirect.haproxy.target": ["other/b"],
 }
 
 
@@ -134,6 +141,10 @@ def _prepare(path: str) -> dict[str, Any]:
     if path in ("drill.hooks.before", "drill.hooks.after"):
         place = path.rpartition(".")[2]  # a hook has one of them
         full["drill"]["hooks"] = [hook for hook in full["drill"]["hooks"] if place in hook]
+    if path.rpartition(".")[0] == "drill.redirect" and path.rpartition(".")[2] in BY_COMMAND:
+        redirect = full["drill"]["redirect"]
+        del redirect["haproxy"]
+        redirect |= BY_COMMAND
     if path in (
         "replication.headers.keep",
         "replication.headers.drop",

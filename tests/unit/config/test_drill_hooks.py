@@ -6,7 +6,7 @@ import pytest
 
 from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import to_yaml
-from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook
 from tests.unit.config.files import MINIMAL, Files
 
@@ -19,11 +19,11 @@ def test_a_hook_of_a_file(files: Files) -> None:
     full = "{before: apply, for: a b, command: [x, yes, 1.10], timeout: 2 minutes, abort: [/y]}"
     text = section(full, "{after: report, for: c, command: [/z]}")
     config = files.load(text).config
-    assert config.drill.hook_list == (
+    assert config.drill.list_hooks(DrillKind.PLANNED) == (
         Hook(DrillPhase.APPLY, False, "a b", ("x", "yes", "1.10"), 120.0, ("/y",)),
         Hook(DrillPhase.REPORT, True, "c", ("/z",), 60.0),
     )
-    assert files.load(MINIMAL).config.drill.hook_list == ()
+    assert files.load(MINIMAL).config.drill.list_hooks(DrillKind.PLANNED) == ()
     shown = to_yaml(files.load(text))
     assert files.load(shown).config.drill == config.drill, "config show shows them whole"
 

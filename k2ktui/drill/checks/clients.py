@@ -1,0 +1,122 @@
+"""The clients' name can be moved, and a cut-off meets only clients that the drill moves."""
+
+from __future__ import annotations
+
+from time import sleep
+
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.evidence import decide
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
+from k2ktui.drill.client_name import ask_name
+from k2ktui.drill.haproxy import explain_servers
+from k2ktui.drill.hook_process import explain_unsafe_command
+from k2ktui.engine.drill.checks import (
+    CheckFinding,
+    DrillKind,
+    DrillPhase,
+    fails,
+    passes,
+)
+from k2ktui.engine.drill.redirects import explain_no_cluster, list_clusters
+from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, program_of
+from k2ktui.kafka.clients import Cluster
+from k2ktui.text import counted, safe_text
+
+_NO_NAME = "the pipeline's file has no drill.redirect: clients are moved by hand or by hooks"
+_SOME = "a drill over some topics moves no name"
+_REQUEST_S = 30.0
+
+
+@check("D51", "clients' name", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
+def check_name(context: CheckContext) -> CheckFinding:
+    """Pass if the clients' name leads to the source, or to nothing in a disaster, and what is to
+    move it is under this user's control.
+    """
+    redirect = context.config.drill.redirect
+    if redirect is None or context.facts.topics:
+        return passes(_NO_NAME if redirect is None else _SOME)
+    kind = DrillKind.PLANNED if context.facts.kind is DrillKind.REHEARSE else context.facts.kind
+    reasons = [explain_unsafe_command(hook) for hook in redirect.hooks(kind)]
+    reasons.append(explain_servers(redirect.haproxy))
+    if problem := next(filter(None, reasons), ""):
+        return fails(problem, "Correct drill.redirect, or what it names.")
+    answers = ask_name(context.config, redirect)
+    name = safe_text(redirect.name)
+    if context.expects_source:
+        source = context.cluster_id("source")
+        problem = explain_no_cluster(answers, source)
+    else:
+        source = context.facts.cluster_ids[0]
+        others = [cluster for cluster in list_clusters(answers) if cluster != source]
+        problem = f"{name} leads to {', '.join(map(safe_text, others))}" if others else ""
+    if problem:
+        hint = (
+            "Check drill.redirect.name and drill.redirect.config, and that brokers advertise "
+            "addresses of the clients' way."
+        )
+        return fails(problem, hint)
+    answered = sum(bool(answer.cluster) for answer in answers)
+    return passes(f"{answered:,} of {len(answers):,} addresses of {name} answer as the source")
+
+
+@check(
+    "D52",
+    "clients outside of the drill",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.LAG: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
+def check_outsiders(context: CheckContext) -> CheckFinding:
+    """Pass if every topic that is written on the source and every active group belongs to the
+    pipeline, where the drill would cut all clients off.
+    """
+    config = context.config
+    if config.drill.redirect is None or context.facts.topics:
+        return passes(_NO_NAME if config.drill.redirect is None else _SOME)
+    source = context.cluster("source")
+    own = config.control_topics | config.opposite_topics | KAFKA_INTERNAL_TOPICS
+    topics, groups = context.read(
+        "other topics and groups of the source",
+        lambda: (
+            _find_written(source, context, own),
+            [name for name in _list_active(source) if not config.consumer_groups.matches(name)],
+        ),
+    )
+    text = (
+        f"{counted(len(topics), 'other topic')} written in {context.limits.sample_s:g} s, "
+        f"{counted(len(groups), 'other group')} active"
+    )
+    outside = [f"topic {name}" for name in topics] + [f"group {name}" for name in groups]
+    return decide(
+        text,
+        outside,
+        "Let the pipeline copy these topics and groups, stop their clients, or give them another "
+        "name; --accept D52 cuts them off.",
+        bad_after=": ",
+    )
+
+
+def _find_written(source: Cluster, context: CheckContext, own: frozenset[str]) -> list[str]:
+    chosen = context.config.topics.matches
+    partitions = {
+        (topic, number)
+        for topic, count in source.partition_counts().items()
+        if not chosen(topic) and topic not in own and not program_of(topic)
+        for number in range(count)
+    }
+    if not partitions:
+        return []
+    before = source.offsets(partitions, OffsetSpec.latest())
+    sleep(context.limits.sample_s)
+    after = source.offsets(partitions, OffsetSpec.latest())
+    return sorted({at[0] for at, end in after.items() if before.get(at, end) != end})
+
+
+def _list_active(source: Cluster) -> list[str]:
+    what = "listing groups"
+    future = source.ask(what, lambda: source.admin.list_consumer_groups(request_timeout=_REQUEST_S))
+    listed = source.ask(what, lambda: source.wait(future))
+    quiet = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+    return sorted(group.group_id for group in listed.valid if group.state not in quiet)

@@ -1,0 +1,182 @@
+"""Cut the clients off from the source, and lead their name to the target.
+
+The commands are run as hooks are; what they have done is looked at from where clients connect.
+"""
+
+from __future__ import annotations
+
+from k2ktui.config.drill import DrillRedirect
+from k2ktui.drill.client_name import ask_name, find_reached
+from k2ktui.drill.haproxy import explain_servers
+from k2ktui.drill.hook_process import explain_unsafe_command
+from k2ktui.drill.hooks import list_own_hooks, look_from_host, run_part
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import find_hook, find_role
+from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, show_command
+from k2ktui.engine.drill.model import Fence
+from k2ktui.engine.drill.redirects import PRODUCER_IDS, explain_no_cluster, list_clusters
+from k2ktui.errors import TimedOut
+from k2ktui.text import list_names, safe_text
+
+_NAMED = 5
+_GONE = "this host's file has no drill.redirect any more"
+
+
+def find_part(session: Session, role: HookRole) -> tuple[DrillRedirect, Hook] | None:
+    """Return the section of this host's file with its cut-off or redirect; None without it."""
+    redirect = session.config.drill.redirect
+    hook = find_role(list_own_hooks(session), role)
+    return None if redirect is None or hook is None else (redirect, hook)
+
+
+def by_hand(session: Session, redirect: DrillRedirect, hook: Hook, action: str) -> str:
+    """Return the command that does the same by hand, safe to print."""
+    if hook.socket:
+        return hook.shown_command
+    values = {"ACTION": action, "NAME": redirect.name, "KIND": session.drill.kind}
+    values |= {"SOURCE": session.config.source.bootstrap_servers}
+    values |= {"TARGET": session.config.target.bootstrap_servers}
+    given = show_command(["env", *(f"K2KTUI_DRILL_{name}={text}" for name, text in values.items())])
+    return f"{given} {hook.shown_command}"
+
+
+def cut_off(session: Session) -> PhaseResult | None:
+    """Close the clients' way to the source, and prove it; return why it is not closed, or None.
+
+    Raises:
+        TimedOut: something still answers there.
+    """
+    part = find_part(session, HookRole.CUT_OFF)
+    if part is None:
+        return failed(_GONE, "Resume the drill with a file that has it, or abort it.")
+    redirect, hook = part
+    answers = ask_name(session.config, redirect)
+    if problem := run_part(session, hook, [answer.address for answer in answers]):
+        return failed(problem, f"By hand: {by_hand(session, redirect, hook, 'cut')}")
+    session.wait(
+        hook.phase,
+        lambda: _look_cut(session, redirect, hook),
+        hint="Close the clients' way to the source, established connections included.",
+    )
+    if reaching := find_reaching_hosts(session, redirect, hook):
+        texts = [f"not proven from another host: {text}" for text in reaching]
+        return failed("clients of other hosts may still reach the source", *texts)
+    return None
+
+
+def try_cut_off(session: Session) -> tuple[str, ...]:
+    """Cut clients off from a source that is lost here, and return what is not proven of it.
+
+    It may be lost only for this host; the question before the target is opened shows what is not
+    proven.
+    """
+    if session.drill.options.fence is not Fence.CUT_OFF or not session.drill.redirects:
+        return ()
+    try:
+        held = cut_off(session)
+    except TimedOut as error:
+        return (f"it is not proven that clients are cut off from the source: {error.message}",)
+    if held is None:
+        return ()
+    return (
+        f"it is not proven that clients are cut off from the source: {held.live}",
+        *held.findings,
+    )
+
+
+def _look_cut(session: Session, redirect: DrillRedirect, hook: Hook) -> tuple[bool, str]:
+    record = find_hook(session.drill, hook.digest)
+    known = record.addresses if record is not None else ()
+    reached = find_reached(session.config, redirect, known)
+    return not reached, f"clients still reach {list_names(reached, _NAMED)}"
+
+
+def find_reaching_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -> list[str]:
+    """Return which listed hosts do not say that a connection by the name is not answered."""
+    texts = []
+    for command in redirect.hosts:
+        end = look_from_host(session, hook, command)
+        if end.code != 0:
+            last = "".join(end.output.splitlines()[-1:])
+            texts.append(": ".join(filter(None, [show_command(command), end.result, last])))
+    return texts
+
+
+def find_unable(session: Session) -> list[str]:
+    """Return why the target must not be opened yet: the name could not be moved to it then."""
+    part = find_part(session, HookRole.REDIRECT)
+    if not session.drill.redirects or part is None:
+        return []
+    redirect, hook = part
+    texts = (
+        [reason]
+        if (reason := explain_unsafe_command(hook) or explain_servers(redirect.haproxy))
+        else []
+    )
+    if session.drill.kind is DrillKind.DISASTER:
+        allowed = {session.drill.source_cluster, session.drill.target_cluster}
+        others = set(list_clusters(ask_name(session.config, redirect))) - allowed
+        texts += [f"{safe_text(redirect.name)} leads to cluster {safe_text(c)}" for c in others]
+        return texts
+    cut = find_part(session, HookRole.CUT_OFF)
+    if cut is not None:
+        closed, live = _look_cut(session, *cut)
+        texts += [] if closed else [f"{live}. Abort the drill, or resume it with --from-fence."]
+    return texts
+
+
+def describe_redirect(session: Session) -> list[str]:
+    """Return what the question before the target is opened says about the name."""
+    part = find_part(session, HookRole.REDIRECT)
+    if not session.drill.redirects or part is None:
+        return []
+    return [f"Next is the {describe_hook(part[1])}", PRODUCER_IDS]
+
+
+def run_redirect(session: Session) -> PhaseResult:
+    """Lead the name to the target, and prove that all its addresses do; looks before it acts."""
+    part, target = find_part(session, HookRole.REDIRECT), session.drill.target_cluster
+    if part is None:
+        finding = "Move the clients' name to the target yourself, if it is not there."
+        return PhaseResult(f"not moved: {_GONE}", (finding,))
+    redirect, hook = part
+    hand = f"By hand: {by_hand(session, redirect, hook, 'redirect')}"
+    count = 0
+
+    def look() -> tuple[bool, str]:
+        nonlocal count
+        answers = ask_name(session.config, redirect)
+        count = len(answers)
+        problem = explain_no_cluster(answers, target)
+        return not problem, problem
+
+    if not look()[0]:
+        if session.drill.kind is DrillKind.DISASTER:
+            _ask_about_hosts(session, redirect, hook)
+        if problem := run_part(session, hook):
+            return failed(problem, hand)
+        session.wait(DrillPhase.REDIRECT, look, hint=f"{hand}.")
+    name = safe_text(redirect.name)
+    return PhaseResult(
+        f"{name} leads to the target: all of its {count:,} addresses answer as cluster "
+        f"{safe_text(target)}"
+    )
+
+
+def _ask_about_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -> None:
+    """Let a person agree to a redirect while a listed host may still reach the old cluster.
+
+    Raises:
+        Refused: nobody has agreed.
+    """
+    reaching = find_reaching_hosts(session, redirect, hook)
+    if not reaching:
+        return
+    lines = [
+        "The old cluster is lost here, but may still be reached from other hosts, where clients "
+        "would write to it after the redirect:",
+        *(f"  {text}" for text in reaching),
+    ]
+    if not session.agree(DrillPhase.REDIRECT, lines):
+        raise session.not_confirmed(str(DrillPhase.REDIRECT))

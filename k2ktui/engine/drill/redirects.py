@@ -1,0 +1,94 @@
+"""Whether a drill may move the clients' name, and what its answers prove; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.model import Fence
+from k2ktui.text import list_names, safe_text
+
+_NAMED = 5
+PRODUCER_IDS = (
+    "Producers that follow the name without a restart keep their producer ids, and each cluster "
+    "counts ids from 0: where the target has given the same id to another producer, it may "
+    "acknowledge a batch that it does not write, and a batch in flight at the cut-off may be there "
+    "twice."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NameAnswer:
+    """What one address of the clients' name, or of a broker that it advertises, answers.
+
+    Attributes:
+        address: ``HOST:PORT``.
+        cluster: id of the cluster that answers; "" for none.
+        problem: why no cluster id is known; "" if one is.
+    """
+
+    address: str
+    cluster: str = ""
+    problem: str = ""
+
+
+def explain_no_cluster(answers: Iterable[NameAnswer], cluster: str) -> str:
+    """Return why a name does not lead to a cluster; "" if each of its addresses does."""
+    answers = list(answers)
+    wrong = [
+        f"{safe_text(answer.address)}: "
+        + (f"cluster {safe_text(answer.cluster)}" if answer.cluster else answer.problem)
+        for answer in answers
+        if answer.cluster != cluster
+    ]
+    if not wrong and answers:
+        return ""
+    shown = list_names(wrong, _NAMED) if wrong else "the name has no address"
+    count = f"{len(wrong):,} of {len(answers):,} addresses"
+    return f"{count} of the name do not answer as cluster {safe_text(cluster)}: {shown}"
+
+
+def list_clusters(answers: Iterable[NameAnswer]) -> list[str]:
+    """Return the ids of the clusters that answer."""
+    return sorted({answer.cluster for answer in answers if answer.cluster})
+
+
+def explain_refusal(
+    kind: DrillKind, fence: Fence, some: str, roles: Sequence[str], *, in_site: bool
+) -> tuple[str, str]:
+    """Return why a drill is not begun because of ``drill.redirect``, and what to do; "" if it is.
+
+    Args:
+        kind: its kind.
+        fence: how it fences producers.
+        some: pattern of the topics or groups of a drill over some of them.
+        roles: the roles of the commands in the file's section; empty without one.
+        in_site: whether it belongs to a site drill.
+    """
+    if kind is DrillKind.REHEARSE:
+        return "", ""
+    if fence is Fence.CUT_OFF:
+        if some:
+            why = (
+                "a drill over some topics or groups cuts no clients off: it would meet others, too"
+            )
+            return why, "Fence with --fence hand or --fence acl."
+        if not roles:
+            why = "the pipeline's file has no drill.redirect, so clients cannot be cut off"
+            return why, "Add drill.redirect to the file, or fence by hand or with access rules."
+    if not roles or some:
+        return "", ""
+    if in_site:
+        why = "a site drill moves no names yet: a name that pipelines share must not move for one"
+        return why, "Take drill.redirect out of the file, and move the name by a hook or by hand."
+    if kind.is_switchover and len(roles) == 1:
+        why = "drill.redirect cannot cut clients off, and no running client follows a name while "
+        return (
+            f"{why}its cluster answers",
+            "Add cut and restore to drill.redirect, or take it out of the file.",
+        )
+    if kind.is_switchover and fence is not Fence.CUT_OFF:
+        why = "drill.redirect moves a name, and no running client follows it while its cluster "
+        return f"{why}answers", "Begin the drill with --fence cutoff."
+    return "", ""

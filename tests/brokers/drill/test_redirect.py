@@ -1,0 +1,238 @@
+"""Unmodified clients follow their name to the other cluster, on real clusters behind HAProxy."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from k2ktui.drill.operations import abort_drill, resume_drill, verify_drill
+from k2ktui.drill.operator import Question
+from k2ktui.drill.ownership import Actor
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.hooks import HookStatus
+from k2ktui.engine.drill.model import DrillOptions, DrillStatus, Fence, PhaseStatus
+from k2ktui.engine.moves.groups import GroupView
+from k2ktui.errors import Refused
+from k2ktui.sync.cluster_readers import SourceClusterReader
+from tests.support.clusters.haproxy import Front, FrontedNode, fronted
+from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, read_all, unique_name
+from tests.support.drill.hooks import sh
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, settled
+from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.pipelines.copied import Copied, only
+
+CUT_OFF: DrillOptions = replace(QUICK, fence=Fence.CUT_OFF, watch_s=TIMEOUT)
+_OLD, _NEW = 40, 20
+
+
+class Clients:
+    """An idempotent producer and a member of a group that only know the name."""
+
+    def __init__(self, name: str, topic: str, group: str) -> None:
+        self.topic, self.acknowledged, self.failed = topic, 0, list[str]()
+        self.read: Counter[bytes] = Counter()
+        self.fatal: list[str] = []
+        common = {"bootstrap.servers": name, "log_level": 0, "error_cb": self._note}
+        self._producer = Producer({**common, "enable.idempotence": True})
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": group,
+                "session.timeout.ms": 6000,
+                "auto.offset.reset": "error",
+                "auto.commit.interval.ms": 200,
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._consume, daemon=True)
+
+    def _note(self, error: object) -> None:
+        if getattr(error, "fatal", bool)():
+            self.fatal.append(str(error))
+
+    def write(self, values: range) -> None:
+        """Hand records to the producer, which delivers them when it can."""
+        for value in values:
+            self._producer.produce(self.topic, b"%d" % value, callback=self._delivered)
+
+    def flush(self) -> None:
+        """Wait until all are acknowledged."""
+        assert self._producer.flush(TIMEOUT) == 0, "not all were acknowledged"
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed.append(str(error))
+
+    def consume(self) -> None:
+        """Join the group, and read on until the end."""
+        self._consumer.subscribe([self.topic])
+        self._thread.start()
+
+    def _consume(self) -> None:
+        while not self._ended.is_set():
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self.read[message.value() or b""] += 1
+
+    def close(self) -> None:
+        """End both."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(TIMEOUT)
+        self._consumer.close()
+
+
+@dataclass
+class Followed(Pair):
+    """A topic whose records came from clients that only know the name."""
+
+    front: Front = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        topic = unique_name("followed")
+        self.topics = [topic]
+        settings = {**only(topic), "drill": {"redirect": self.front.section}, **self.settings}
+        self.copied = Copied(self.directory, self.source, self.target, settings)
+        create_topic(self.source, topic)
+        self.groups = [self.copied.group("billing")]
+        self.clients = Clients(self.front.name.address, topic, self.groups[0])
+        self.clients.write(range(_OLD))
+        self.clients.flush()
+        self.copied.copy(topic)
+        commit_offsets(self.source, self.groups[0], {(topic, 0): 0})
+        self.file = self.copied.file
+
+
+@dataclass
+class Writes(Yes):
+    """An operator whose clients write while they are cut off."""
+
+    clients: Clients = field(kw_only=True)
+
+    def ask(self, question: Question) -> bool:
+        """Write before the target is opened."""
+        if question.step == DrillPhase.OPEN_TARGET:
+            self.clients.write(range(_OLD, _OLD + _NEW))
+        return super().ask(question)
+
+
+@pytest.fixture(scope="module")
+def lab(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
+    with fronted(tmp_path_factory.mktemp("fronted")) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_clients_follow_their_name_without_a_restart(
+    tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    east, west, front = lab
+    pair = Followed(tmp_path, east, west, front=front)
+    clients, topic, (group,) = pair.clients, pair.topics[0], pair.groups
+    actor = Actor(pair.flow, [str(pair.file)], MAY, Yes())
+    try:
+        clients.consume()
+        eventually(
+            lambda: read_committed(pair).get((topic, 0)) == _OLD,
+            "the group has read and committed all on the source",
+        )
+
+        with pytest.raises(Refused, match="open-target was not confirmed"):
+            pair.start(DrillKind.PLANNED, CUT_OFF, Yes(frozenset({"open-target"})))
+        assert [front.states[server] for server in front.SOURCE] == ["maint", "maint"]
+        drill = abort_drill(actor, pair.drills()[0].id)
+        assert drill.status is DrillStatus.ABORTED
+        assert [front.states[server] for server in front.SOURCE] == ["ready", "ready"]
+        assert [front.states[server] for server in front.TARGET] == ["maint", "maint"]
+        eventually(
+            lambda: not read_groups(pair)[group].empty, "the group has returned to the source"
+        )
+
+        operator = Writes(clients=clients)
+        drill = pair.start(DrillKind.PLANNED, CUT_OFF, operator)
+        assert drill.status is DrillStatus.DONE, drill
+        clients.flush()
+        eventually(lambda: len(clients.read) == _OLD + _NEW, "the group has read all")
+    finally:
+        clients.close()
+
+    assert (clients.acknowledged, clients.failed, clients.fatal) == (_OLD + _NEW, [], [])
+    assert set(clients.read.values()) == {1}, "nothing was read again"
+    values = Counter(got.value for got in read_all(west, topic))
+    assert {value: values[value] for value in clients.read} == dict.fromkeys(clients.read, 1)
+    asked = dict(operator.asked)
+    assert "echo 'set server name/east state maint; " in asked["fence-producers"]
+    assert "keep their producer ids" in asked["open-target"]
+    assert f"lead clients of {front.name.address} to the target" in asked["redirect"]
+    assert check_of(drill, "D51").outcome is DrillCheckOutcome.PASS
+    assert check_of(drill, "D52").outcome is DrillCheckOutcome.PASS
+    assert all(hook.status is HookStatus.DONE for hook in drill.hooks)
+    live = drill.record(DrillPhase.REDIRECT).live
+    assert live.endswith(f"all of its 2 addresses answer as cluster {west.cluster_id}")
+    assert verify_drill(settled(pair.flow), drill.id)[1] == []
+
+
+@pytest.mark.slow
+def test_a_redirect_that_fails_is_repeated_and_printed(
+    tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    east, west, front = lab
+    front.reset()
+
+    def send(*servers: str, state: str) -> list[str]:
+        lines = [f"set server {server} state {state}" for server in servers]
+        lines += [f"shutdown sessions server {server}" for server in servers]
+        code = "from k2ktui.drill.haproxy import ask_proxy\n" + "\n".join(
+            f"ask_proxy({str(front.socket)!r}, {line!r})" for line in lines
+        )
+        return [sys.executable, "-c", code]
+
+    ready, name = tmp_path / "ready", front.name.address
+    move = shlex.join(send(*front.TARGET, state="ready"))
+    section = {
+        "name": name,
+        "command": sh(f"test -e {ready} || exit 3; {move}"),
+        "cut": send(*front.SOURCE, state="maint"),
+        "restore": send(*front.SOURCE, state="ready"),
+        "hosts": [sh("echo unreachable")],
+    }
+    pair = Pair(tmp_path, east, west, {"drill": {"redirect": section}}, letters="a")
+    with pytest.raises(Refused, match="no running client follows it"):
+        pair.start(DrillKind.PLANNED)
+    drill = pair.start(DrillKind.PLANNED, CUT_OFF)
+    record = drill.record(DrillPhase.REDIRECT)
+    assert (record.status, record.live) == (PhaseStatus.FAILED, "redirect has failed: exit code 3")
+    assert record.findings[0].startswith("By hand: env K2KTUI_DRILL_ACTION=redirect")
+    assert f"K2KTUI_DRILL_NAME={name}" in record.findings[0]
+    ready.touch()
+    drill = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
+    assert drill.status is DrillStatus.DONE
+    assert drill.record(DrillPhase.REDIRECT).status is PhaseStatus.DONE
+    assert [hook.attempts for hook in drill.hooks] == [1, 2]
+
+
+def read_committed(pair: Pair) -> dict[tuple[str, int], int]:
+    """Return what the first group of a pair has committed on its source."""
+    offsets = read_groups(pair)[pair.groups[0]].offsets
+    return {at: commit.offset for at, commit in offsets.items()}
+
+
+def read_groups(pair: Pair) -> Mapping[str, GroupView]:
+    """Return the groups of a pair on its source."""
+    reader = SourceClusterReader(pair.flow.config)
+    try:
+        return reader.read_committed(pair.flow.config.topics.matches).groups
+    finally:
+        reader.close()

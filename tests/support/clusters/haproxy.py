@@ -1,0 +1,133 @@
+"""HAProxy between clients and two clusters of one broker each: a name, and each broker's way.
+
+The name's servers and each broker's own frontend have a server of the cluster in their backend.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.drill.haproxy import ProxyError, ask_proxy, read_servers
+from k2ktui.runtime.child_process import spawn
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.runtime.ports import HeldPort
+from tests.support.clusters.kafka import START_S, eventually
+
+LISTENER = "FRONTED"
+_CONFIG = """\
+global
+  stats socket {socket} mode 600 level admin
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+listen name
+  bind {name}
+  server east {east}
+  server west {west} disabled
+listen east-1
+  bind {east_way}
+  server east {east}
+listen west-1
+  bind {west_way}
+  server west {west} disabled
+"""
+
+
+class FrontedNode(KafkaNode):
+    """A node with a second listener, which advertises the address of a frontend."""
+
+    def __init__(self, name: str, data_dir: Path, **more: Any) -> None:
+        super().__init__(name, data_dir, **more)
+        self._protocols[LISTENER] = "PLAINTEXT"
+        self.way = HeldPort()
+
+    def _settings(self) -> dict[str, str]:
+        settings = super()._settings()
+        settings["advertised.listeners"] = settings["advertised.listeners"].replace(
+            self.address(LISTENER), self.way.address
+        )
+        return settings
+
+
+class Front:
+    """HAProxy in front of two nodes; at first, the name leads to ``east``."""
+
+    SOURCE, TARGET = ("name/east", "east-1/east"), ("name/west", "west-1/west")
+
+    def __init__(self, directory: Path, east: FrontedNode, west: FrontedNode) -> None:
+        directory.mkdir(mode=0o700)
+        self.name, self.socket = HeldPort(), directory / "admin.sock"
+        ports = {"name": self.name, "east_way": east.way, "west_way": west.way}
+        file = directory / "haproxy.cfg"
+        file.write_text(
+            _CONFIG.format(
+                socket=self.socket,
+                east=east.address(LISTENER),
+                west=west.address(LISTENER),
+                **{key: port.address for key, port in ports.items()},
+            )
+        )
+        for port in ports.values():
+            port.lend()
+        command = [str(shutil.which("haproxy")), "-db", "-f", str(file)]
+        self._process = spawn(command, log_path=directory / "haproxy.log")
+        log = directory / "haproxy.log"
+        eventually(self._is_up, lambda: log.read_text() if log.exists() else "no log")
+
+    def _is_up(self) -> bool:
+        with contextlib.suppress(ProxyError):
+            return bool(self.states)
+        return False
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The state of each server."""
+        return read_servers(str(self.socket))
+
+    def reset(self) -> None:
+        """Let the name lead to ``east`` again."""
+        for servers, state in ((self.SOURCE, "ready"), (self.TARGET, "maint")):
+            for server in servers:
+                ask_proxy(str(self.socket), f"set server {server} state {state}")
+                ask_proxy(str(self.socket), f"shutdown sessions server {server}")
+
+    @property
+    def section(self) -> dict[str, object]:
+        """``drill.redirect`` of a pipeline from east to west."""
+        proxy = {
+            "socket": str(self.socket),
+            "source": list(self.SOURCE),
+            "target": list(self.TARGET),
+        }
+        return {"name": self.name.address, "haproxy": proxy}
+
+    def close(self) -> None:
+        """End HAProxy."""
+        self._process.kill()
+        self._process.wait(10.0)
+        self._process.release()
+        self.name.close()
+
+
+@contextlib.contextmanager
+def fronted(directory: Path) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
+    """Run two clusters behind HAProxy; skip the test where it is not installed."""
+    if shutil.which("haproxy") is None:
+        pytest.skip("haproxy is not installed (Debian: haproxy)")
+    with contextlib.ExitStack() as stack:
+        nodes = [FrontedNode(name, directory / name) for name in ("east", "west")]
+        for node in nodes:
+            stack.callback(node.way.close)
+            stack.callback(node.close)
+            node.start(START_S)
+        front = Front(directory / "front", *nodes)
+        stack.callback(front.close)
+        yield nodes[0], nodes[1], front

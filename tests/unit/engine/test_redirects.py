@@ -1,0 +1,84 @@
+"""What a name's answers prove, and which drills may move one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.format import drill_body, read_drill
+from k2ktui.engine.drill.hooks import Hook, HookRole, new_record
+from k2ktui.engine.drill.model import Fence, PhaseStatus, new_phases, phases_of
+from k2ktui.engine.drill.redirects import NameAnswer, explain_no_cluster, explain_refusal
+from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, turn_into_disaster
+from tests.support.drill.made_drills import new_drill
+
+BOTH = "cut-off", "redirect"
+PLANNED, DISASTER, REHEARSE = DrillKind.PLANNED, DrillKind.DISASTER, DrillKind.REHEARSE
+
+
+def test_every_address_has_to_answer_as_the_cluster() -> None:
+    good = [NameAnswer("a:1", "T"), NameAnswer("b:1", "T")]
+    assert explain_no_cluster(good, "T") == ""
+    text = explain_no_cluster([*good, NameAnswer("c:1", "S"), NameAnswer("d:1", problem="no")], "T")
+    assert text.startswith("2 of 4 addresses of the name do not answer as cluster T: ")
+    assert "c:1: cluster S" in text and "d:1: no" in text
+    assert "no address" in explain_no_cluster([], "T")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fence", "some", "roles", "in_site", "why"),
+    [
+        (PLANNED, Fence.HAND, "", (), False, ""),
+        (PLANNED, Fence.CUT_OFF, "", BOTH, False, ""),
+        (DISASTER, Fence.HAND, "", BOTH, False, ""),
+        (DISASTER, Fence.HAND, "", ("redirect",), False, ""),
+        (REHEARSE, Fence.HAND, "", BOTH, True, ""),
+        (PLANNED, Fence.HAND, "a", BOTH, False, ""),
+        (PLANNED, Fence.CUT_OFF, "", (), False, "has no drill.redirect"),
+        (PLANNED, Fence.CUT_OFF, "a", BOTH, False, "cuts no clients off"),
+        (PLANNED, Fence.HAND, "", BOTH, False, "no running client follows it"),
+        (DrillKind.FAILBACK, Fence.ACL, "", BOTH, False, "no running client follows it"),
+        (PLANNED, Fence.CUT_OFF, "", ("redirect",), False, "cannot cut clients off"),
+        (PLANNED, Fence.CUT_OFF, "", BOTH, True, "a site drill moves no names"),
+        (DISASTER, Fence.HAND, "", BOTH, True, "a site drill moves no names"),
+    ],
+)
+def test_which_drills_may_move_a_name(
+    kind: DrillKind, fence: Fence, some: str, roles: tuple[str, ...], in_site: bool, why: str
+) -> None:
+    said, hint = explain_refusal(kind, fence, some, roles, in_site=in_site)
+    assert why in said and bool(said) is bool(why) is bool(hint)
+
+
+def test_the_name_moves_right_after_the_target_is_open() -> None:
+    for kind in (PLANNED, DISASTER, DrillKind.FAILBACK):
+        phases = phases_of(kind, redirects=True)
+        at = phases.index(DrillPhase.REDIRECT)
+        assert phases[at - 1] is DrillPhase.OPEN_TARGET
+        assert tuple(phase for phase in phases if phase is not DrillPhase.REDIRECT) == phases_of(
+            kind
+        )
+        assert DrillPhase.REDIRECT not in phases_of(kind, ("a",), redirects=True)
+    assert phases_of(REHEARSE, redirects=True) == phases_of(REHEARSE)
+    assert needs_confirmation(DrillPhase.REDIRECT, Fence.CUT_OFF)
+    assert needs_confirmation(DrillPhase.FENCE_PRODUCERS, Fence.CUT_OFF)
+    assert "by hand" not in describe_phase(DrillPhase.STOP_CONSUMERS, Fence.CUT_OFF)
+
+
+def test_a_drill_whose_source_is_lost_still_moves_the_name() -> None:
+    drill = replace(new_drill(PLANNED), phases=new_phases(PLANNED, redirects=True))
+    turned = turn_into_disaster(drill)
+    assert turned.redirects and turned.record(DrillPhase.REDIRECT).status is PhaseStatus.WAITING
+
+
+def test_records_of_hooks_are_as_before_and_parts_keep_their_role() -> None:
+    hook = Hook(DrillPhase.APPLY, False, "a", ("x",), 60.0)
+    part = Hook(DrillPhase.REDIRECT, False, "a", ("x",), 60.0, (), HookRole.REDIRECT)
+    assert hook.digest != part.digest and part.step == "redirect"
+    drill = replace(new_drill(PLANNED), hooks=(new_record(hook), new_record(part)))
+    body = drill_body(drill)
+    assert "role" not in body["drill"]["hooks"][0]
+    assert body["drill"]["hooks"][1]["role"] == "redirect"
+    assert read_drill(drill.id, body).hooks == drill.hooks
