@@ -140,7 +140,7 @@ def begun_drill(
     """
     require(actor.may, "a drill")
     flow, files, config = actor.flow, actor.files, actor.flow.config
-    options = _require_redirect(config, kind, options, site)
+    options = require_redirect(config, kind, options, in_site=site is not None)
     if kind is not DrillKind.REHEARSE:
         hooks = config.drill.list_hooks(kind, options.topics)
         require_safe_files(hooks, files, "No drill was begun.")
@@ -190,8 +190,8 @@ def _redirects(config: PipelineConfig, options: DrillOptions) -> bool:
     return config.drill.redirect is not None and not options.topics and not options.groups
 
 
-def _require_redirect(
-    config: PipelineConfig, kind: DrillKind, options: DrillOptions, site: SiteMark | None
+def require_redirect(
+    config: PipelineConfig, kind: DrillKind, options: DrillOptions, *, in_site: bool = False
 ) -> DrillOptions:
     """Return the options with which a drill cuts off and redirects as the file says.
 
@@ -201,7 +201,7 @@ def _require_redirect(
     hooks = config.drill.list_hooks(kind)
     roles = [str(hook.role) for hook in hooks if hook.role is not HookRole.HOOK]
     some = options.topics or options.groups
-    why, hint = explain_refusal(kind, options.fence, some, roles, in_site=site is not None)
+    why, hint = explain_refusal(kind, options.fence, some, roles, in_site=in_site)
     if why:
         raise Refused(why, unchanged="No drill was begun.", hint=hint)
     if kind is DrillKind.DISASTER and HookRole.CUT_OFF in roles and not some:
