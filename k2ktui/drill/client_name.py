@@ -57,6 +57,21 @@ def ask_name(config: PipelineConfig, redirect: DrillRedirect) -> list[NameAnswer
     return [answer for answer, _ in answers]
 
 
+def find_shared(config: PipelineConfig, answers: Iterable[NameAnswer]) -> list[str]:
+    """Return the addresses of the clients' way that the pipeline itself uses on the source.
+
+    A cut-off would cut it off, too: what is not copied by then never is.
+    """
+    own = split_name(config.source.bootstrap_servers)
+    for address in own:
+        cluster = {**config.source.properties("admin"), BOOTSTRAP: address}
+        answer, brokers = _ask(ClusterConfig(kafka=KafkaClients(common=cluster)), address)
+        if answer.cluster:
+            own = [*own, *brokers]
+            break
+    return sorted(set(own) & {answer.address for answer in answers})
+
+
 def _ask(cluster: ClusterConfig, address: str) -> tuple[NameAnswer, list[str]]:
     options = wire(cluster, "admin")
     loop = Loop()

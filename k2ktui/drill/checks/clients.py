@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
-from k2ktui.drill.client_name import ask_name
+from k2ktui.drill.client_name import ask_name, find_shared
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.engine.drill.checks import (
@@ -23,17 +23,17 @@ from k2ktui.engine.drill.checks import (
 from k2ktui.engine.drill.redirects import explain_no_cluster, list_clusters
 from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, program_of
 from k2ktui.kafka.clients import Cluster
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, list_names, safe_text
 
 _NO_NAME = "the pipeline's file has no drill.redirect: clients are moved by hand or by hooks"
 _SOME = "a drill over some topics moves no name"
-_REQUEST_S = 30.0
+_REQUEST_S, _NAMED = 30.0, 5
 
 
 @check("D51", "clients' name", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_name(context: CheckContext) -> CheckFinding:
-    """Pass if the clients' name leads to the source, or to nothing in a disaster, and what is to
-    move it is under this user's control.
+    """Pass if the clients' name leads to the source, or to nothing in a disaster, the pipeline has
+    another way to it, and what is to move the name is under this user's control.
     """
     redirect = context.config.drill.redirect
     if redirect is None or context.facts.topics:
@@ -48,6 +48,11 @@ def check_name(context: CheckContext) -> CheckFinding:
     if context.expects_source:
         source = context.cluster_id("source")
         problem = explain_no_cluster(answers, source)
+        if not problem and (shared := find_shared(context.config, answers)):
+            return fails(
+                f"the pipeline uses the clients' way, too: {list_names(shared, _NAMED)}",
+                "Give source.kafka a listener of its own, which a cut-off leaves open.",
+            )
     else:
         source = context.facts.cluster_ids[0]
         others = [cluster for cluster in list_clusters(answers) if cluster != source]

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,11 +22,21 @@ from k2ktui.engine.drill.hooks import HookStatus
 from k2ktui.engine.drill.model import DrillOptions, DrillStatus, Fence, PhaseStatus
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.errors import Refused
+from k2ktui.runtime.ports import HeldPort
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from tests.support.clusters.haproxy import Front, FrontedNode, fronted
 from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, read_all, unique_name
 from tests.support.drill.hooks import sh
-from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, settled
+from tests.support.drill.runs import (
+    MAY,
+    NOBODY_COMES,
+    QUICK,
+    Pair,
+    Yes,
+    check_of,
+    keep_commits,
+    settled,
+)
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, only
 
@@ -221,6 +232,36 @@ def test_a_redirect_that_fails_is_repeated_and_printed(
     assert drill.status is DrillStatus.DONE
     assert drill.record(DrillPhase.REDIRECT).status is PhaseStatus.DONE
     assert [hook.attempts for hook in drill.hooks] == [1, 2]
+
+
+@pytest.mark.slow
+def test_a_source_that_is_lost_only_for_the_drill(
+    tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    """Clients still reach it: they are cut off, and a host that is not leaves it to a person."""
+    east, west, front = lab
+    front.reset()
+    gone = tmp_path / "gone"
+    section = {**front.section, "hosts": [sh(f"test -e {gone}")]}
+    pair = Pair(tmp_path, east, west, {"drill": {"redirect": section}}, letters="a")
+    pair.copied.put_run()
+    keep_commits(pair.flow.config)
+    with closing(HeldPort()) as closed:
+        pair.file.write_text(pair.file.read_text().replace(east.bootstrap, closed.address))
+        operator = Yes()
+        with pytest.raises(Refused, match="redirect was not confirmed"):
+            pair.start(DrillKind.DISASTER, NOBODY_COMES, operator)
+        asked = dict(operator.asked)
+        assert "cut-off, close the clients' way" in asked["source-lost"]
+        assert "not proven that clients are cut off" in asked["open-target"]
+        assert "test -e" in asked["open-target"] and "test -e" in operator.shown_lines[0][1]
+        assert set(front.states.values()) == {"maint"}
+        gone.touch()
+        (drill,) = pair.drills()
+        drill = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
+        assert drill.status is DrillStatus.DONE
+    assert front.states["name/west"] == front.states["west-1/west"] == "ready"
+    assert front.states["name/east"] == "maint"
 
 
 def read_committed(pair: Pair) -> dict[tuple[str, int], int]:
