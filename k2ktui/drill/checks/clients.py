@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import chain
 from time import sleep
 
 from confluent_kafka import ConsumerGroupState
@@ -10,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
+from k2ktui.drill.checks.topic_pairs import read_names
 from k2ktui.drill.client_name import ask_name, find_shared
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
@@ -22,6 +25,7 @@ from k2ktui.engine.drill.checks import (
 )
 from k2ktui.engine.drill.redirects import explain_no_cluster, list_clusters
 from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, program_of
+from k2ktui.kafka.admin.active_producers import ActiveProducer, active_producers
 from k2ktui.kafka.clients import Cluster
 from k2ktui.text import counted, list_names, safe_text
 
@@ -101,6 +105,61 @@ def check_outsiders(context: CheckContext) -> CheckFinding:
         "name; --accept D52 cuts them off.",
         bad_after=": ",
     )
+
+
+@check(
+    "D53",
+    "producer ids",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.FENCE_PRODUCERS: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
+def check_producer_ids(context: CheckContext) -> CheckFinding:
+    """Pass if no idempotent producer of the source, which would follow the clients' name, has an id
+    and epoch that its target topic knows of another producer.
+    """
+    if context.config.drill.redirect is None or context.facts.topics:
+        return passes(_NO_NAME if context.config.drill.redirect is None else _SOME)
+    names = {topic: to for topic, to in read_names(context).items() if to}
+    source, target = context.cluster("source"), context.cluster("target")
+    ours, theirs = context.read(
+        "producers of both clusters",
+        lambda: (
+            _read_producers(source, names),
+            _read_producers(target, {name for to in names.values() for name in to}),
+        ),
+    )
+    unread = {name for name in names if name not in ours}
+    unread |= {to for targets in names.values() for to in targets if to not in theirs}
+    both, follow = [], 0
+    for topic, targets in sorted(names.items()):
+        ids = {(p.producer_id, p.epoch) for p in ours.get(topic, ()) if not p.is_transactional}
+        follow += len(ids)
+        for to in targets:
+            known = {(p.producer_id, p.epoch) for p in theirs.get(to, ())}
+            both += [f"{producer} of {to}" for producer, _ in sorted(ids & known)]
+    return decide(
+        f"{len(both):,} of {counted(follow, 'producer id')} of the source known on the target",
+        both,
+        "Restart these producers once they are cut off, so that they get new ids; otherwise the "
+        "target may acknowledge records that it does not write. Then, or at that risk: --accept "
+        "D53.",
+        sorted(unread),
+        bad_after=": ",
+    )
+
+
+def _read_producers(
+    cluster: Cluster, topics: Collection[str]
+) -> dict[str, tuple[ActiveProducer, ...]]:
+    """Return the producers by topic, of topics of which all partitions tell theirs."""
+    counts = {n: count for n, count in cluster.partition_counts().items() if n in topics}
+    asked = [(name, number) for name, count in counts.items() for number in range(count)]
+    told = active_producers(cluster, asked, _REQUEST_S)
+    return {
+        name: tuple(chain.from_iterable(told[name, number] for number in range(count)))
+        for name, count in counts.items()
+        if all((name, number) in told for number in range(count))
+    }
 
 
 def _find_written(source: Cluster, context: CheckContext, own: frozenset[str]) -> list[str]:

@@ -11,10 +11,9 @@ from k2ktui.text import list_names, safe_text
 
 _NAMED = 5
 PRODUCER_IDS = (
-    "Producers that follow the name without a restart keep their producer ids, and each cluster "
-    "counts ids from 0: where the target has given the same id to another producer, it may "
-    "acknowledge a batch that it does not write, and a batch in flight at the cut-off may be there "
-    "twice."
+    "Idempotent producers that follow the name keep their producer ids, and each cluster counts "
+    "ids from 0: where the target has given the same id to another producer, it may acknowledge "
+    "records that it does not write (D53). A batch in flight at the cut-off may be there twice."
 )
 
 

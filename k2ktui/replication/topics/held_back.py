@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HELD_BACK_S, HeldBack
-from k2ktui.kafka.admin.open_transactions import OpenTransaction, oldest_transactions
+from k2ktui.kafka.admin.active_producers import OpenTransaction, oldest_transactions
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.replication.copying.partition_faults import HELD_BACK
 from k2ktui.replication.copying.slot_task import Fault

@@ -14,18 +14,32 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.drill.checks import clients
+from k2ktui.drill.checks.context import CheckContext, CheckLimits
+from k2ktui.drill.checks.suite import run_checks
 from k2ktui.drill.operations import abort_drill, resume_drill, verify_drill
 from k2ktui.drill.operator import Question
 from k2ktui.drill.ownership import Actor
-from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookStatus
 from k2ktui.engine.drill.model import DrillOptions, DrillStatus, Fence, PhaseStatus
 from k2ktui.engine.moves.groups import GroupView
 from k2ktui.errors import Refused
+from k2ktui.kafka.admin.active_producers import active_producers
+from k2ktui.kafka.clients import Cluster
 from k2ktui.runtime.ports import HeldPort
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from tests.support.clusters.haproxy import Front, FrontedNode, fronted
-from tests.support.clusters.kafka import TIMEOUT, create_topic, eventually, read_all, unique_name
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.drill.checks import between_readings
 from tests.support.drill.hooks import sh
 from tests.support.drill.runs import (
     MAY,
@@ -151,10 +165,10 @@ def test_clients_follow_their_name_without_a_restart(
 ) -> None:
     east, west, front = lab
     pair = Followed(tmp_path, east, west, front=front)
-    clients, topic, (group,) = pair.clients, pair.topics[0], pair.groups
+    running, topic, (group,) = pair.clients, pair.topics[0], pair.groups
     actor = Actor(pair.flow, [str(pair.file)], MAY, Yes())
     try:
-        clients.consume()
+        running.consume()
         eventually(
             lambda: read_committed(pair).get((topic, 0)) == _OLD,
             "the group has read and committed all on the source",
@@ -171,24 +185,25 @@ def test_clients_follow_their_name_without_a_restart(
             lambda: not read_groups(pair)[group].empty, "the group has returned to the source"
         )
 
-        operator = Writes(clients=clients)
+        operator = Writes(clients=running)
         drill = pair.start(DrillKind.PLANNED, CUT_OFF, operator)
         assert drill.status is DrillStatus.DONE, drill
-        clients.flush()
-        eventually(lambda: len(clients.read) == _OLD + _NEW, "the group has read all")
+        running.flush()
+        eventually(lambda: len(running.read) == _OLD + _NEW, "the group has read all")
     finally:
-        clients.close()
+        running.close()
 
-    assert (clients.acknowledged, clients.failed, clients.fatal) == (_OLD + _NEW, [], [])
-    assert set(clients.read.values()) == {1}, "nothing was read again"
+    assert (running.acknowledged, running.failed, running.fatal) == (_OLD + _NEW, [], [])
+    assert set(running.read.values()) == {1}, "nothing was read again"
     values = Counter(got.value for got in read_all(west, topic))
-    assert {value: values[value] for value in clients.read} == dict.fromkeys(clients.read, 1)
+    assert {value: values[value] for value in running.read} == dict.fromkeys(running.read, 1)
     asked = dict(operator.asked)
     assert "echo 'set server name/east state maint; " in asked["fence-producers"]
     assert "keep their producer ids" in asked["open-target"]
     assert f"lead clients of {front.name.address} to the target" in asked["redirect"]
     assert check_of(drill, "D51").outcome is DrillCheckOutcome.PASS
     assert check_of(drill, "D52").outcome is DrillCheckOutcome.PASS
+    assert check_of(drill, "D53").outcome is DrillCheckOutcome.PASS
     assert all(hook.status is HookStatus.DONE for hook in drill.hooks)
     live = drill.record(DrillPhase.REDIRECT).live
     assert live.endswith(f"all of its 2 addresses answer as cluster {west.cluster_id}")
@@ -262,6 +277,51 @@ def test_a_source_that_is_lost_only_for_the_drill(
         assert drill.status is DrillStatus.DONE
     assert front.states["name/west"] == front.states["west-1/west"] == "ready"
     assert front.states["name/east"] == "maint"
+
+
+@pytest.mark.slow
+def test_what_a_drill_looks_at_before_it_moves_a_name(
+    tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    east, west, front = lab
+    front.reset()
+    pair = Followed(tmp_path, east, west, front=front)
+    pair.clients.close()
+    topic = pair.topics[0]
+
+    def check(check_id: str) -> CheckResult:
+        with CheckContext(pair.flow, limits=CheckLimits(sample_s=0.5)) as context:
+            (result,) = run_checks(context, [check_id])
+        return result
+
+    def ids(node: FrontedNode) -> set[int]:
+        config = ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": node.bootstrap}))
+        told = active_producers(Cluster(config, "x"), [(topic, 0)], TIMEOUT)
+        return {producer.producer_id for producer in told[topic, 0]}
+
+    assert check("D51").outcome is DrillCheckOutcome.PASS
+    assert check("D53").evidence == "0 of 1 producer id of the source known on the target"
+    # Each cluster counts ids from 0: sooner or later they are the same.
+    while not (both := ids(east) & ids(west)):
+        behind = east if max(ids(east)) < max(ids(west), default=-1) else west
+        produce(behind, topic, [b"x"], enable_idempotence=True)
+    result = check("D53")
+    assert result.outcome is DrillCheckOutcome.FAIL
+    assert result.evidence.endswith(f"known on the target: {min(both)} of {topic}")
+
+    other = create_topic(east)
+    with between_readings(clients, lambda: produce(east, other, [b"x"])):
+        result = check("D52")
+    assert result.outcome is DrillCheckOutcome.FAIL and f"topic {other}" in result.evidence
+
+    pair.file.write_text(pair.file.read_text().replace(east.bootstrap, front.name.address))
+    result = check("D51")
+    assert result.outcome is DrillCheckOutcome.FAIL
+    assert "the pipeline uses the clients' way, too: " in result.evidence
+    assert east.way.address in result.evidence
+    front.socket.chmod(0o666)
+    assert "can be written by everybody" in check("D51").evidence
+    front.socket.chmod(0o600)
 
 
 def read_committed(pair: Pair) -> dict[tuple[str, int], int]:

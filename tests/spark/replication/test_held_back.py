@@ -12,7 +12,7 @@ import pytest
 
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
-from k2ktui.kafka.admin.open_transactions import OpenTransaction
+from k2ktui.kafka.admin.active_producers import OpenTransaction
 from k2ktui.kafka.clients import Cluster, Partition, source_cluster
 from k2ktui.replication.copying.slot_task import FaultKind
 from k2ktui.replication.reports.events import Event, Note

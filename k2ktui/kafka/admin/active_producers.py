@@ -1,12 +1,12 @@
-"""Find the producer of a partition's oldest open transaction by DescribeProducers (KIP-664).
+"""Find the producers that a partition knows, and whose transaction is open: DescribeProducers.
 
-Requires Kafka 2.8 or newer and only Read on the topic.
+Requires Kafka 2.8 or newer (KIP-664) and only Read on the topic.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,24 @@ class OpenTransaction:
     last_ms: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that a partition knows.
+
+    Attributes:
+        producer_id, epoch: its id and epoch.
+        last_ms: timestamp of its last record in epoch milliseconds; -1 if unknown.
+        transaction_start: where its open transaction begins; -1 without one.
+        is_transactional: whether a transaction of it has ended on the partition.
+    """
+
+    producer_id: int
+    epoch: int
+    last_ms: int
+    transaction_start: int
+    is_transactional: bool
+
+
 def oldest_transactions(
     cluster: Cluster, stable: Mapping[Partition, int], timeout: float
 ) -> dict[Partition, OpenTransaction]:
@@ -46,26 +64,41 @@ def oldest_transactions(
         The transactions that were found. Entries are missing for brokers before Kafka 2.8, after
         connection errors, and for transactions that ended in the meantime.
     """
-    transactions: dict[Partition, OpenTransaction] = {}
+    return {
+        at: OpenTransaction(producer.producer_id, producer.last_ms)
+        for at, producers in active_producers(cluster, stable, timeout).items()
+        for producer in producers
+        if producer.transaction_start == stable[at]
+    }
+
+
+def active_producers(
+    cluster: Cluster, partitions: Collection[Partition], timeout: float
+) -> dict[Partition, tuple[ActiveProducer, ...]]:
+    """Return the producers that each partition knows, for a day after they have written last.
+
+    Arguments and missing entries as for :func:`oldest_transactions`.
+    """
+    producers: dict[Partition, tuple[ActiveProducer, ...]] = {}
     try:
         with Probe(wire(cluster.config, "consumer"), cluster.label) as probe:
             probe.open(timeout)
             if not probe.too_old_for({DescribeProducersRequest: 0}):
-                probe.run(lambda connection: _describe(connection, stable, timeout, transactions))
+                probe.run(lambda connection: _describe(connection, partitions, timeout, producers))
     except (ConnectionFailed, NotSent, OutcomeUnknown):
         pass
-    return transactions
+    return producers
 
 
 async def _describe(
     connection: Wire,
-    stable: Mapping[Partition, int],
+    asked: Collection[Partition],
     timeout: float,
-    transactions: dict[Partition, OpenTransaction],
+    producers: dict[Partition, tuple[ActiveProducer, ...]],
 ) -> None:
-    known = await connection.metadata({topic for topic, _ in stable})
+    known = await connection.metadata({topic for topic, _ in asked})
     led: dict[int, list[Partition]] = defaultdict(list)
-    for topic, number in stable:
+    for topic, number in asked:
         info = known.get(topic)
         leader = info.partitions.get(number) if info else None
         if leader is not None and leader.node >= 0:
@@ -79,8 +112,8 @@ async def _describe(
         for topic in response.topics:
             for part in topic.partitions:
                 at = (topic.name, part.partition_index)
-                if part.error_code == 0 and at in stable:
-                    _take(transactions, at, stable[at], part.active_producers)
+                if part.error_code == 0:
+                    producers[at] = tuple(map(_producer, part.active_producers))
 
 
 def _request(partitions: Iterable[Partition]) -> Any:
@@ -95,14 +128,11 @@ def _request(partitions: Iterable[Partition]) -> Any:
     )
 
 
-def _take(
-    transactions: dict[Partition, OpenTransaction],
-    at: Partition,
-    stable: int,
-    producers: Iterable[Any],
-) -> None:
-    for producer in producers:
-        if producer.current_txn_start_offset == stable:
-            transactions[at] = OpenTransaction(
-                int(producer.producer_id), int(producer.last_timestamp)
-            )
+def _producer(told: Any) -> ActiveProducer:
+    return ActiveProducer(
+        int(told.producer_id),
+        int(told.producer_epoch),
+        int(told.last_timestamp),
+        int(told.current_txn_start_offset),
+        int(told.coordinator_epoch) >= 0,
+    )
