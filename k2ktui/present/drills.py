@@ -13,6 +13,7 @@ from k2ktui.engine.drill.hooks import HookRecord, describe_run
 from k2ktui.engine.drill.model import (
     Drill,
     DrillStatus,
+    Fence,
     PhaseRecord,
     PhaseStatus,
 )
@@ -174,7 +175,8 @@ def describe_task(drill: Drill) -> str:
     if phase is DrillPhase.FENCE_PRODUCERS and fence.is_by_people:
         return "Stop the producers on the source."
     if phase is not None and phase in _BY_PEOPLE:
-        return _BY_PEOPLE[phase]
+        follows = fence is Fence.CUT_OFF  # clients leave and come by themselves
+        return _CONTINUES if follows else _BY_PEOPLE[phase]
     asks = phase is not None and needs_confirmation(phase, fence)
     return _ASKS_LATER if asks else _CONTINUES
 

@@ -87,7 +87,7 @@ def test_commands_are_read_back(tmp_path: Path) -> None:
         assert explain_servers(settings) == ""
         end = run_commands(fake.path, settings.cut, 60.0, lambda _: None, nullcontext)
         assert (end.code, end.output) == (0, "read back: be/east maint; no sessions on be/east")
-        assert fake.asked[0] == "set server be/east state maint"
+        assert fake.asked[1] == "set server be/east state maint"
         assert fake.asked.count("shutdown sessions server be/east") == 2, "until none is left"
         assert read_servers(fake.path) == {"be/east": "maint", "be/west": "maint"}
         end = run_commands(fake.path, settings.move, 60.0, lambda _: None, nullcontext)

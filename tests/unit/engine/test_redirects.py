@@ -9,9 +9,10 @@ import pytest
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.hooks import Hook, HookRole, new_record
-from k2ktui.engine.drill.model import Fence, PhaseStatus, new_phases, phases_of
+from k2ktui.engine.drill.model import Fence, PhaseRecord, PhaseStatus, new_phases, phases_of
 from k2ktui.engine.drill.redirects import NameAnswer, explain_no_cluster, explain_refusal
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, turn_into_disaster
+from k2ktui.present.drills import NO_TASKS, describe_task
 from tests.support.drill.made_drills import new_drill
 
 BOTH = "cut-off", "redirect"
@@ -65,6 +66,15 @@ def test_the_name_moves_right_after_the_target_is_open() -> None:
     assert needs_confirmation(DrillPhase.REDIRECT, Fence.CUT_OFF)
     assert needs_confirmation(DrillPhase.FENCE_PRODUCERS, Fence.CUT_OFF)
     assert "by hand" not in describe_phase(DrillPhase.STOP_CONSUMERS, Fence.CUT_OFF)
+
+
+def test_an_operator_has_no_client_to_stop_or_start() -> None:
+    drill = new_drill(PLANNED, fence=Fence.CUT_OFF)
+    for phase in (DrillPhase.STOP_CONSUMERS, DrillPhase.WATCH_CLIENTS):
+        waiting = replace(drill, phases=(PhaseRecord(phase),))
+        assert describe_task(waiting) in NO_TASKS
+        by_hand = replace(waiting, options=replace(drill.options, fence=Fence.HAND))
+        assert describe_task(by_hand) not in NO_TASKS
 
 
 def test_a_drill_whose_source_is_lost_still_moves_the_name() -> None:
