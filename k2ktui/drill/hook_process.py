@@ -27,14 +27,20 @@ _CUT = "(the beginning was left out)"
 _INHERITED = ("PATH", "HOME", "LANG")
 
 
-def explain_unsafe_command(hook: Hook) -> str:
-    """Return why a cut-off or redirect cannot be run, or others could change it; "" if neither."""
+def explain_unsafe_command(hook: Hook, *more: Sequence[str]) -> str:
+    """Return why a cut-off or redirect cannot be run, or others could change it; "" if neither.
+
+    Args:
+        hook: the cut-off or redirect.
+        more: commands that are run beside it.
+    """
+    commands = [*more]
     if hook.socket:
-        reason = why_others_may_write(Path(hook.socket), is_socket=True)
-        return (
-            f"the runtime socket {safe_text(hook.socket)} is not safe: {reason}" if reason else ""
-        )
-    for program in dict.fromkeys(part[0] for part in (hook.command, hook.abort) if part):
+        if reason := why_others_may_write(Path(hook.socket), is_socket=True):
+            return f"the runtime socket {safe_text(hook.socket)} is not safe: {reason}"
+    else:
+        commands += [hook.command, hook.abort]
+    for program in dict.fromkeys(command[0] for command in commands if command):
         path = shutil.which(program)
         if path is None:
             return f"the program {safe_text(program)} is not there, or cannot be run"

@@ -236,6 +236,14 @@ def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> str
     return _run_once(session, hook, replace(record, addresses=known))
 
 
+def mark_done(session: Session, hook: Hook, result: str) -> None:
+    """Record that the work of a cut-off or redirect is done, as a look has shown."""
+    record = find_hook(session.drill, hook.digest)
+    if record is not None and record.status is not HookStatus.DONE:
+        done = replace(record, status=HookStatus.DONE, ended_ms=_now(), result=result)
+        _write(session, done, f"{record.name}: {result}")
+
+
 def list_own_hooks(session: Session) -> Sequence[Hook]:
     """Return the hooks of this host's file that the drill may run."""
     drill = session.drill

@@ -43,7 +43,7 @@ def check_name(context: CheckContext) -> CheckFinding:
     if redirect is None or context.facts.topics:
         return passes(_NO_NAME if redirect is None else _SOME)
     kind = DrillKind.PLANNED if context.facts.kind is DrillKind.REHEARSE else context.facts.kind
-    reasons = [explain_unsafe_command(hook) for hook in redirect.hooks(kind)]
+    reasons = [explain_unsafe_command(hook, *redirect.hosts) for hook in redirect.hooks(kind)]
     reasons.append(explain_servers(redirect.haproxy))
     if problem := next(filter(None, reasons), ""):
         return fails(problem, "Correct drill.redirect, or what it names.")

@@ -9,7 +9,7 @@ from k2ktui.config.drill import DrillRedirect
 from k2ktui.drill.client_name import ask_name, find_reached
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
-from k2ktui.drill.hooks import list_own_hooks, look_from_host, run_part
+from k2ktui.drill.hooks import list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import find_hook, find_role
@@ -111,7 +111,10 @@ def find_unable(session: Session) -> list[str]:
     redirect, hook = part
     texts = (
         [reason]
-        if (reason := explain_unsafe_command(hook) or explain_servers(redirect.haproxy))
+        if (
+            reason := explain_unsafe_command(hook, *redirect.hosts)
+            or explain_servers(redirect.haproxy)
+        )
         else []
     )
     if session.drill.kind is DrillKind.DISASTER:
@@ -151,7 +154,9 @@ def run_redirect(session: Session) -> PhaseResult:
         problem = explain_no_cluster(answers, target)
         return not problem, problem
 
-    if not look()[0]:
+    if look()[0]:
+        mark_done(session, hook, "not run: the name leads to the target")
+    else:
         if session.drill.kind is DrillKind.DISASTER:
             _ask_about_hosts(session, redirect, hook)
         if problem := run_part(session, hook):

@@ -30,6 +30,7 @@ from k2ktui.kafka.admin.active_producers import active_producers
 from k2ktui.kafka.clients import Cluster
 from k2ktui.runtime.ports import HeldPort
 from k2ktui.sync.cluster_readers import SourceClusterReader
+from tests.brokers.drill.test_resume import QUICKLY
 from tests.support.clusters.haproxy import Front, FrontedNode, fronted
 from tests.support.clusters.kafka import (
     TIMEOUT,
@@ -49,6 +50,7 @@ from tests.support.drill.runs import (
     Yes,
     check_of,
     keep_commits,
+    kill_at,
     settled,
 )
 from tests.support.oracle.group_offsets import commit_offsets
@@ -247,6 +249,33 @@ def test_a_redirect_that_fails_is_repeated_and_printed(
     assert drill.status is DrillStatus.DONE
     assert drill.record(DrillPhase.REDIRECT).status is PhaseStatus.DONE
     assert [hook.attempts for hook in drill.hooks] == [1, 2]
+
+
+@pytest.mark.slow
+def test_killed_beside_its_commands_it_goes_on(
+    tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    """Each command is done, and not recorded: the cut-off is repeated, the redirect looked at."""
+    east, west, front = lab
+    front.reset()
+    pair = Pair(tmp_path, east, west, {"drill": {"redirect": front.section}}, letters="a")
+    arguments = "-f", pair.file, "--yes-to", "all"
+    fence = "--fence", "cutoff"
+    kill_at("drill-hook-ended", tmp_path / "1", "drill", "planned", *QUICKLY, *fence, *arguments)
+    assert front.states["name/east"] == "maint"
+    (drill,) = pair.drills()
+    resume = "drill", "resume", drill.id, *arguments
+    kill_at("drill-redirect-begun", tmp_path / "2", *resume)
+    assert set(front.states.values()) == {"maint"}
+    kill_at("drill-hook-ended", tmp_path / "3", *resume)
+    assert front.states["name/west"] == "ready"
+    drill = resume_drill(Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill.id)
+    assert drill.status is DrillStatus.DONE
+    assert [(hook.attempts, hook.status) for hook in drill.hooks] == [
+        (2, HookStatus.DONE),
+        (1, HookStatus.DONE),
+    ]
+    assert drill.hooks[1].result == "not run: the name leads to the target"
 
 
 @pytest.mark.slow
