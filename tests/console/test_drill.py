@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from k2ktui.config.drill import DrillHaproxy, DrillRedirect, DrillSettings
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.screens.drill_facts import is_taken_back, time_phases, took_cell
 from k2ktui.console.screens.drill_phases import DrillScreen
@@ -305,6 +306,23 @@ def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
         await console.press("escape")
 
     watch(steps)
+
+
+def test_a_new_drill_of_a_file_with_a_name_cuts_clients_off() -> None:
+    proxy = DrillHaproxy(socket="/run/h.sock", source=("kafka/east",), target=("kafka/west",))
+    redirect = DrillRedirect(name="kafka:9092", haproxy=proxy)
+    config = PipelineConfig.model_construct(name="orders", drill=DrillSettings(redirect=redirect))
+    session = made_session(made())
+    session.flow = Flow(config)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N", "down", "enter")
+        await console.sees("13 phases: preflight, lag, fence-producers, drain")
+        await console.sees("cut-off, close the clients' way to the source by")
+        await console.sees("redirect, lead clients of kafka:9092 to the target", "--fence cutoff")
+        await console.press("escape")
+
+    drive_session(session, steps, screen="8", size=(120, 40))
 
 
 @pytest.mark.parametrize("environment", ["", "production"])
