@@ -91,7 +91,7 @@ def print_status(
         for why in (at.held.text() if at.held is not None else "", safe_text(at.hold)):
             if why:
                 click.echo(f"{safe_text(at.topic)}-{at.partition}: {why}")
-    for line in view.writers.describe() if view.writers is not None else ():
+    for line in view.other_writers.describe() if view.other_writers is not None else ():
         click.echo(line)
     problems = find_problems(view, view.taken_at)
     _print_sentences([one.message for one in problems if one.kind == "job"])

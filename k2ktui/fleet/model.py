@@ -193,7 +193,7 @@ def make_row(file: Path, view: View, summary: PipelineSummary | None) -> FleetRo
         held=view.held_names,
         moved=view.moved_topics,
         is_left=view.is_left,
-        strange=None if view.writers is None else view.writers.records,
+        strange=None if view.other_writers is None else view.other_writers.records,
         stale=frozenset(name for name in parts if view.part(name).stale),
         problems=tuple(sorted(problems, key=lambda problem: -problem.severity)),
     )

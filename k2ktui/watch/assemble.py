@@ -144,7 +144,7 @@ class Assembler:
             moved = partial(_after_failover, read.groups)
             read = replace(read, groups=self._moved_of.get((Same(read.groups),), moved))
         source, target, groups, state = read.source, read.target, read.groups, read.state
-        writers = target.writers if target and pair.phase is PairPhase.REPLICATING else None
+        writers = target.other_writers if target and pair.phase is PairPhase.REPLICATING else None
         stale = {side for side in _SIDES if side in parts and parts[side].stale}
         # Whether the workload is on the target, and nothing is copied there any more.
         is_past = pair.moved and bool(pair.fenced_by or self.pair.mirror)
@@ -187,7 +187,7 @@ class Assembler:
             points=self.history.points,
             audit=read.audit,
             mappings_expire_at=groups.mappings_expire_at if groups else None,
-            writers=writers,
+            other_writers=writers,
             notes=(*_notes(read), *(writers.notes() if writers else ())),
             has_run=target is None or target.nothing_copied is None,
         )

@@ -14,7 +14,7 @@ from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.mapping.replica import Replica
-from k2ktui.engine.mapping.strange_records import CopyWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner
@@ -65,7 +65,7 @@ class TargetFacts:
     is the drill that the pipeline's run record names, ``recorded`` its clusters. ``deleted`` are
     source logs that were deleted before all of their records were copied, ``moved`` the topics
     that drills moved to the target. ``nothing_copied`` says that no run of the pipeline is known.
-    ``writers`` says who else has written there; None if that was not looked at.
+    ``other_writers`` says who else has written there; None if that was not looked at.
     """
 
     taken_at: float = field(compare=False)
@@ -79,7 +79,7 @@ class TargetFacts:
     recorded: ClusterPair = UNKNOWN_PAIR
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
     moved: MovedTopics = NO_MOVED_TOPICS
-    writers: CopyWriters | None = field(default=None, compare=False)
+    other_writers: OtherWriters | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
 from k2ktui.engine.drill.rehearsals import Rehearsal
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, CopyWriters
+from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.failover import (
     FailoverEstimate,
@@ -252,8 +252,8 @@ class View:
         last_comparison: the last comparison of all records; None if there was none.
         mappings_expire_at: when the first mapping that a group needs expires, unless it is written
             again; None if none is needed or expires, or if it is not known.
-        writers: who else has written to the target partitions, while the pair is replicating; None
-            if that is not told.
+        other_writers: who else has written to the target partitions, while the pair is
+            replicating; None if that is not told.
         notes: messages for the operator about the pipeline as a whole.
         has_run: False if the target knows no run of the pipeline.
     """
@@ -280,7 +280,7 @@ class View:
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
     mappings_expire_at: float | None = None
-    writers: CopyWriters | None = None
+    other_writers: OtherWriters | None = None
     notes: tuple[str, ...] = ()
     has_run: bool = True
 
@@ -319,7 +319,7 @@ class View:
     def awaits_mapping(self) -> bool:
         """Whether the next view tells more of strange records, by the mapping that this one has."""
         mapped = self.part(PartName.GROUPS).taken_at is not None
-        return mapped and self.writers is not None and NOT_MAPPED in self.writers.untold
+        return mapped and self.other_writers is not None and NOT_MAPPED in self.other_writers.untold
 
     @property
     def compares(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from k2ktui.engine.compare.record import ComparedPartition, ComparisonRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, CopyWriters
+from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.sync.flow import Flow
@@ -57,7 +57,7 @@ class Reading:
             can_be_retired=view.is_left,
             last_comparison=view.last_comparison,
             compared=tuple(compared.get(row.key) for row in view.partitions),
-            writers=view.writers,
+            other_writers=view.other_writers,
         )
 
 
@@ -83,7 +83,8 @@ class PipelineStatus:
         can_be_retired: whether those are all topics.
         last_comparison: the last comparison of all records; None if there was none.
         compared: what it has found on each of ``partitions``; None where that is unknown.
-        writers: who else has written to the target partitions; None if the pair is not replicating.
+        other_writers: who else has written to the target partitions; None if the pair is not
+            replicating.
     """
 
     pipeline: str
@@ -101,7 +102,7 @@ class PipelineStatus:
     can_be_retired: bool
     last_comparison: ComparisonRecord | None
     compared: tuple[ComparedPartition | None, ...]
-    writers: CopyWriters | None = None
+    other_writers: OtherWriters | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``k2ktui status --json`` prints."""
@@ -119,7 +120,7 @@ class PipelineStatus:
             "moved_topics": {drill: list(topics) for drill, topics in self.moved_topics.items()},
             "can_be_retired": self.can_be_retired,
             "last_comparison": None if last is None else last.as_json(),
-            "writers": None if self.writers is None else self.writers.as_json(),
+            "other_writers": None if self.other_writers is None else self.other_writers.as_json(),
             "partitions": [
                 {**asdict(row), "compared": None if compared is None else compared.as_json()}
                 for row, compared in zip(self.partitions, self.compared, strict=True)
@@ -174,7 +175,11 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
                 reading.result()
         copied = reader.facts(PartName.TARGET)
         assert isinstance(copied, TargetFacts)
-        if drills and copied.writers is not None and NOT_MAPPED in copied.writers.untold:
+        if (
+            drills
+            and copied.other_writers is not None
+            and NOT_MAPPED in copied.other_writers.untold
+        ):
             reader.read(PartName.TARGET)  # with the mappings, which tell more
     if copied.nothing_copied is not None and reader.error(PartName.GROUPS) is None:
         reader.note(PartName.GROUPS, copied.nothing_copied)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS
-from k2ktui.engine.mapping.strange_records import CopyWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, Refused
@@ -241,12 +241,12 @@ class TargetReader:
             recorded=copier.clusters,
             deleted=copier.deleted,
             moved=copier.find_moved(),
-            writers=self._find_writers(copier, target, known),
+            other_writers=self._find_writers(copier, target, known),
         )
 
     def _find_writers(
         self, copier: CopierState, target: TargetEnds, known: Known
-    ) -> CopyWriters | None:
+    ) -> OtherWriters | None:
         """Return who else writes to the copies; None while a drill keeps the pipeline away."""
         if self._strange is None or self._mappings is None or copier.fenced_by:
             return None

@@ -201,14 +201,14 @@ def _of_partitions(view: View) -> list[Problem]:
 
 def _of_copies(view: View) -> list[Problem]:
     """Return the target partitions with records of writers that are not expected there."""
-    if view.writers is None or view.writers.expected:
+    if view.other_writers is None or view.other_writers.expected:
         return []
     old = OLD if view.stale(PartName.TARGET) else ""
     problems = [
         Problem(Severity.BAD, "copy", one.name, (one.topic, one.partition), one.describe() + old)
-        for one in view.writers.strange
+        for one in view.other_writers.strange
     ]
-    for text in view.writers.list_unread():
+    for text in view.other_writers.list_unread():
         problems.append(Problem(Severity.WARN, "copy", "copies", text, text + old))
     return problems
 

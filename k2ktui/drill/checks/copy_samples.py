@@ -20,7 +20,7 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.mapping.replica import TargetPartition
-from k2ktui.engine.mapping.strange_records import CopyWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, join_first, safe_text
 
@@ -145,7 +145,7 @@ def decide_order(samples: Sequence[CopySample], *, others_write: bool) -> CheckF
     return _decide(samples, judge, text, _STOP_IT, sides=(False, True))
 
 
-def add_writers(sampled: CheckFinding, writers: CopyWriters | None) -> CheckFinding:
+def add_writers(sampled: CheckFinding, writers: OtherWriters | None) -> CheckFinding:
     """D37: who has written to the copies tells more than the sample, if that finds nothing."""
     if writers is None or sampled.outcome is not DrillCheckOutcome.PASS:
         return sampled

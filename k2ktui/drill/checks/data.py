@@ -25,7 +25,7 @@ from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.range_columns import I64, Flags, RangeColumns
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
-from k2ktui.engine.mapping.strange_records import CopyWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import (
@@ -329,7 +329,7 @@ def check_order(context: CheckContext) -> CheckFinding:
     return add_writers(sampled, _read_writers(context))
 
 
-def _read_writers(context: CheckContext) -> CopyWriters | None:
+def _read_writers(context: CheckContext) -> OtherWriters | None:
     """Return who has written to the copies; None where another program copies."""
     flow = context.flow
     if flow.pipeline is None:

@@ -99,7 +99,8 @@ def find_reaching_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -
         end = look_from_host(session, hook, command)
         if end.code != 0:
             last = "".join(end.output.splitlines()[-1:])
-            texts.append(": ".join(filter(None, [show_command(command), end.result, last])))
+            printed = f"; it printed: {last}" if last else ""
+            texts.append(f"{show_command(command)}: {end.result}{printed}")
     return texts
 
 

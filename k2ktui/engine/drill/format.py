@@ -20,9 +20,11 @@ from k2ktui.engine.topics import LEGAL_TOPIC
 
 # Fields that only say who acts at the moment; a report does not contain them.
 _MOMENTARY = ("session", "beat_ms", "owner")
-# Of a finding: the first keys of a tail, and what a hook that failed has printed last.
+# Of a finding: the first keys of a tail, and what a command that failed has printed last.
 _CONTENTS = re.compile(
-    r"((?:hook (?:before|after) [a-z-]+|cut-off|redirect) has failed: [^:]*): .*|, first keys: .*", re.DOTALL
+    r"((?:hook (?:before|after) [a-z-]+|cut-off|redirect) has failed: [^:]*): .*"
+    r"|; it printed: .*|, first keys: .*",
+    re.DOTALL,
 )
 
 

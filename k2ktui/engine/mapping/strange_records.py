@@ -89,7 +89,7 @@ class StrangeRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyWriters:
+class OtherWriters:
     """Who else has written to the target partitions of a pipeline.
 
     Attributes:

@@ -22,7 +22,7 @@ from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.mapping.strange_records import (
     NOT_MAPPED,
     CopyLog,
-    CopyWriters,
+    OtherWriters,
     WrittenBatch,
     find_unnamed,
 )
@@ -86,7 +86,7 @@ class StrangeReader:
         target: TargetEnds,
         read_copier: Callable[[], CopierState],
         replicas: Mapping[SourcePartition, Replica] | None = None,
-    ) -> CopyWriters:
+    ) -> OtherWriters:
         """Return what strange records there are.
 
         Args:
@@ -99,7 +99,7 @@ class StrangeReader:
             ConnectionFailed, TimedOut: the target does not answer.
         """
         if why := self._why_untold(copier):
-            return CopyWriters(why=why)
+            return OtherWriters(why=why)
         untold, unread = Counter[str](), Counter[str]()
         ends, fed = target.ends, self._choose(copier, target, untold)
         landed = {at: fed[at][1].landed_on(at) for at in fed}
@@ -122,7 +122,7 @@ class StrangeReader:
         self._forget_deleted(logs)
         described = (logs[at].describe(at) for at in sorted(logs))
         strange = tuple(one for one in described if one is not None)
-        return CopyWriters(strange, "", dict(untold), dict(unread), expected)
+        return OtherWriters(strange, "", dict(untold), dict(unread), expected)
 
     def close(self) -> None:
         """Disconnect; what was read is kept."""
@@ -260,7 +260,7 @@ def read_strange(
     replicas: Mapping[SourcePartition, Replica],
     *,
     some_topics: bool,
-) -> CopyWriters:
+) -> OtherWriters:
     """Look for strange records once.
 
     Args:

@@ -98,7 +98,7 @@ class Pipeline:
         """What a new process says of who has written to the copies."""
         said = k2ktui("status", "-f", self.files.file, "--json")
         assert said.code == 0, said.err
-        found: dict[str, Any] = json.loads(said.out)["writers"]
+        found: dict[str, Any] = json.loads(said.out)["other_writers"]
         assert (found["why"], found["untold"], found["unread"]) == ("", {}, {}), found
         return found
 
@@ -124,11 +124,13 @@ def test_seven_records_of_strangers(source: KafkaNode, target: KafkaNode, tmp_pa
 
         ends = end_offsets(target, copy)
         with pipeline.watched() as views:
-            views.first(lambda view: view.whole and view.writers, "the clusters are read")
+            views.first(lambda view: view.whole and view.other_writers, "the clusters are read")
             produce(target, copy, [Out(b"stray", partition=0)] * 4)
             strays = [Out(b"stray", partition=2)] * 3
             produce_transaction(target, copy, strays, transactional_id=unique_name("app"))
-            views.first(lambda view: view.writers and view.writers.records == 7, "they are seen")
+            views.first(
+                lambda view: view.other_writers and view.other_writers.records == 7, "they are seen"
+            )
         result = run_check(Flow(pipeline.files.config), "D37")
         assert result.outcome is DrillCheckOutcome.FAIL
         assert f"{copy}-0: 4 records at offsets {ends[0]} to" in result.evidence

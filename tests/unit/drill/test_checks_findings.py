@@ -27,7 +27,7 @@ from k2ktui.drill.checks.findings import (
 )
 from k2ktui.engine.acl import Acl
 from k2ktui.engine.drill.checks import DrillCheckOutcome
-from k2ktui.engine.mapping.strange_records import CopyWriters, StrangeRecords
+from k2ktui.engine.mapping.strange_records import OtherWriters, StrangeRecords
 from k2ktui.engine.parity.acls import AclMapping, compare_acls, map_acls
 from k2ktui.engine.records.state import SourcePartition
 
@@ -203,14 +203,14 @@ def test_order_duplicates_and_others() -> None:
 
 def test_who_else_has_written_to_any_copy_counts() -> None:
     sampled = decide_order([SAMPLE], others_write=False)
-    strange = CopyWriters((StrangeRecords("t", 3, 5, 12, 7, (4,)),))
+    strange = OtherWriters((StrangeRecords("t", 3, 5, 12, 7, (4,)),))
     found = add_writers(sampled, strange)
     assert found.outcome is FAIL and "t-3: 7 records at offsets 5 to 11" in found.evidence
     expected = add_writers(sampled, replace(strange, expected="target.writers: shared"))
     assert expected.outcome is PASS and "are expected (target.writers: shared)" in expected.evidence
-    untold = add_writers(sampled, CopyWriters(unread={"the principal may not read it": 1}))
+    untold = add_writers(sampled, OtherWriters(unread={"the principal may not read it": 1}))
     assert untold.outcome is PASS and "cannot be told from all copies" in untold.evidence
-    none = add_writers(sampled, CopyWriters())
+    none = add_writers(sampled, OtherWriters())
     assert none.evidence.endswith("no record of another writer in any copy")
     assert add_writers(sampled, None) is sampled
     failed = decide_order([replace(SAMPLE, pairs={1: 12, 2: 11})], others_write=True)

@@ -13,7 +13,7 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.mapping.strange_records import (
     CopyLog,
-    CopyWriters,
+    OtherWriters,
     StrangeRecords,
     WrittenBatch,
     find_unnamed,
@@ -302,19 +302,19 @@ def test_they_are_described(one: StrangeRecords, text: str) -> None:
 
 def test_it_is_said_what_cannot_be_told_and_what_is_expected() -> None:
     one = StrangeRecords("t", 0, 5, 6, 1, (), 1)
-    assert (CopyWriters((one,)).records, CopyWriters((one,)).notes()) == (1, [])
-    expected = CopyWriters((one,), expected="target.writers: shared")
+    assert (OtherWriters((one,)).records, OtherWriters((one,)).notes()) == (1, [])
+    expected = OtherWriters((one,), expected="target.writers: shared")
     assert (expected.records, expected.describe()) == (0, [])
     assert expected.notes() == [
         "1 target partition with records of other writers, which target.writers: shared expects: "
         "t-0 from offset 5 on"
     ]
-    untold = CopyWriters(why="features.exactlyOnce is disabled")
+    untold = OtherWriters(why="features.exactlyOnce is disabled")
     assert untold.records is None
     assert untold.describe() == [
         "Records of other writers cannot be told from copies: features.exactlyOnce is disabled."
     ]
-    unread = CopyWriters(unread={"the principal may not read it": 2})
+    unread = OtherWriters(unread={"the principal may not read it": 2})
     assert unread.records is None
     assert unread.describe() == [
         "Whether other writers have written to 2 target partitions cannot be told: the principal "

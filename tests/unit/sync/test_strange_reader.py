@@ -14,7 +14,7 @@ from k2ktui.config import load
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, CopyWriters, StrangeRecords
+from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters, StrangeRecords
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
@@ -118,7 +118,7 @@ class Looked:
         copier: CopierState,
         end: int,
         replicas: Mapping[SourcePartition, Replica] | None = None,
-    ) -> CopyWriters:
+    ) -> OtherWriters:
         def read_copier() -> CopierState:
             self.asked += 1
             return self.again or copier
@@ -142,7 +142,7 @@ def test_nothing_is_asked_while_the_log_ends_where_the_pipeline_says(
 ) -> None:
     for end in (10, 10, 30):
         writers = look(state(position((0, end))), end + 1)
-        assert writers == CopyWriters()
+        assert writers == OtherWriters()
     assert (look.asked, target.fetches) == (0, 0)
 
 
@@ -150,7 +150,7 @@ def test_records_that_were_copied_meanwhile_need_the_positions_only(
     look: Looked, target: Target
 ) -> None:
     look.again = state(position((0, 20)))
-    assert look(state(position((0, 10))), 21) == CopyWriters()
+    assert look(state(position((0, 10))), 21) == OtherWriters()
     assert (look.asked, target.fetches) == (1, 0)
 
 
@@ -172,7 +172,7 @@ def test_headers_tell_whose_records_they_are(look: Looked, target: Target) -> No
 
 def test_own_producer_ids_need_no_registrations(look: Looked, target: Target) -> None:
     target.batches = {TARGET: [batch(11, 3, OWN)]}
-    assert look(state(position((0, 10))), 15) == CopyWriters()
+    assert look(state(position((0, 10))), 15) == OtherWriters()
     assert (target.fetches, target.registrations_read) == (1, 0)
 
 
@@ -204,18 +204,18 @@ def test_what_was_followed_by_copies_is_found_by_the_mapping(look: Looked, targe
     rows = np.array([(0, 5, 5), (5, 15, 5)], dtype=np.int64)
     columns.append(rows[:, 0], rows[:, 1], rows[:, 2])
     now = state(position((15, 20), first=5))
-    assert look(now, 21) == CopyWriters(untold={NOT_MAPPED: 1})
+    assert look(now, 21) == OtherWriters(untold={NOT_MAPPED: 1})
     replica = Replica(now.positions[AT], {TARGET: columns})
     [why] = look(now, 21, {AT: replace(replica, behind=True)}).untold
     assert "cannot be used" in why
     writers = look(now, 21, {AT: replica})
-    assert writers == CopyWriters((StrangeRecords("t", 0, 11, 14, 3, (STRANGER,), 0),))
+    assert writers == OtherWriters((StrangeRecords("t", 0, 11, 14, 3, (STRANGER,), 0),))
 
 
 def test_a_topic_that_was_moved_is_written_by_its_clients(look: Looked, target: Target) -> None:
     target.batches = {TARGET: [batch(11, 2, STRANGER)]}
     moved = MovedTopics([MovedTopic("t", "t", "d", 1, "ann")])
-    assert look(state(position((0, 10)), find_moved=lambda: moved), 13) == CopyWriters()
+    assert look(state(position((0, 10)), find_moved=lambda: moved), 13) == OtherWriters()
 
 
 def test_what_cannot_be_told_of_a_partition_is_said(look: Looked, target: Target) -> None:
@@ -225,7 +225,7 @@ def test_what_cannot_be_told_of_a_partition_is_said(look: Looked, target: Target
     again = replace(position((0, 10)), target_topic_id="before")
     [why] = look(state(again), 100).untold
     assert "created again" in why
-    assert look(state(position()), 5) == CopyWriters(
+    assert look(state(position()), 5) == OtherWriters(
         untold={"nothing is copied into it yet, and what it held before is not judged": 1}
     )
     assert target.fetches == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, CopyWriters, StrangeRecords
+from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters, StrangeRecords
 from k2ktui.engine.severity import Severity
 from k2ktui.fleet.model import make_row
 from k2ktui.watch.codec import dumps, loads
@@ -16,7 +16,7 @@ from tests.support.console.fleets import NAMES
 from tests.support.console.views import Made, lines_of, problems_of
 from tests.support.drill.made_drills import switched_over
 
-STRANGE = CopyWriters(
+STRANGE = OtherWriters(
     (
         StrangeRecords("orders", 0, 120, 124, 4, (4711,), 0),
         StrangeRecords("orders", 1, 90, 93, 3, (), 3),
@@ -24,11 +24,11 @@ STRANGE = CopyWriters(
 )
 
 
-def made_with(writers: CopyWriters | None) -> Made:
+def made_with(writers: OtherWriters | None) -> Made:
     made = Made()
     made.partition("orders", 0, end=100)
     made.partition("orders", 1, end=90)
-    made.changed[PartName.TARGET] = {"writers": writers}
+    made.changed[PartName.TARGET] = {"other_writers": writers}
     return made
 
 
@@ -47,7 +47,7 @@ def test_they_are_a_problem_of_each_target_partition() -> None:
 
 
 def test_without_read_it_is_said_that_it_cannot_be_told() -> None:
-    view = made_with(CopyWriters(unread={"the principal may not read it": 2})).view()
+    view = made_with(OtherWriters(unread={"the principal may not read it": 2})).view()
     [problem] = problems_of(view, "copy")
     assert (problem.severity, problem.subject) == (Severity.WARN, "copies")
     assert problem.message.endswith("cannot be told: the principal may not read it")
@@ -63,7 +63,7 @@ def test_an_old_reading_is_said_to_be_old() -> None:
 
 
 def test_status_has_them_with_offsets_and_producer_ids() -> None:
-    written = Reading(made_with(STRANGE).view()).status().as_json()["writers"]
+    written = Reading(made_with(STRANGE).view()).status().as_json()["other_writers"]
     assert written["strange"][0] == {
         "topic": "orders",
         "partition": 0,
@@ -75,24 +75,24 @@ def test_status_has_them_with_offsets_and_producer_ids() -> None:
         "at_least": False,
     }
     assert (written["why"], written["untold"], written["unread"]) == ("", {}, {})
-    assert Reading(made_with(None).view()).status().as_json()["writers"] is None
+    assert Reading(made_with(None).view()).status().as_json()["other_writers"] is None
 
 
 @pytest.mark.parametrize(
-    "writers", [None, STRANGE, CopyWriters(untold={"why": 3}, unread={"x": 1})]
+    "writers", [None, STRANGE, OtherWriters(untold={"why": 3}, unread={"x": 1})]
 )
-def test_a_recording_has_them(writers: CopyWriters | None) -> None:
+def test_a_recording_has_them(writers: OtherWriters | None) -> None:
     view = made_with(writers).view()
-    assert loads(dumps(view)).writers == view.writers == writers
+    assert loads(dumps(view)).other_writers == view.other_writers == writers
 
 
 def test_a_view_that_has_the_mapping_since_is_not_the_last_word() -> None:
-    made = made_with(CopyWriters(untold={NOT_MAPPED: 1}))
+    made = made_with(OtherWriters(untold={NOT_MAPPED: 1}))
     made.unread = {PartName.GROUPS}
     assert not made.view().awaits_mapping, "nothing more will be told"
     made.unread = set()
     assert made.view().awaits_mapping
-    made.changed[PartName.TARGET] = {"writers": CopyWriters()}
+    made.changed[PartName.TARGET] = {"other_writers": OtherWriters()}
     assert not made.view().awaits_mapping
 
 
@@ -110,5 +110,5 @@ def test_after_a_failover_they_are_what_the_clients_write() -> None:
     made = made_with(STRANGE)
     made.drills = (switched_over(),)
     view = made.view()
-    assert (view.writers, view.notes, problems_of(view, "copy")) == (None, (), [])
+    assert (view.other_writers, view.notes, problems_of(view, "copy")) == (None, (), [])
     assert make_row(NAMES["orders"], view, None).strange is None
