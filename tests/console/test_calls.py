@@ -157,11 +157,13 @@ def test_the_console_rings_and_each_call_can_be_switched_off(tmp_path: Path) -> 
         console.feed.made.drills = (fencing(),)
         await console.show()
         await console.show()
+        await console.until(lambda: len(rung) > 1, "a notification, which a thread writes")
         assert rung == ["bell", "\x1b]9;k2ktui orders: drill "]
         await console.press("colon", *"calls bell", "enter")
         assert "calls: bell is off" in console.notices
         console.feed.made.drills = (stopped(),)
         await console.show()
+        await console.until(lambda: len(rung) > 2, "a notification")
         assert rung[2:] == ["\x1b]9;k2ktui orders: drill "]
         await console.press("colon", *"calls waiting", "enter", "colon", *"calls bell", "enter")
         console.feed.made.drills = (to_confirm(),)

@@ -73,6 +73,7 @@ KEYS = (
     ("metrics.prefix.targetProducer", "names of metrics", "unit/replication/test_exporters.py::test_the_prefixes_of_the_file"),
     ("metrics.prefix.assignment", "names of metrics", "unit/replication/test_exporters.py::test_the_prefixes_of_the_file"),
     ("metrics.prefix.offsetMappingApp", "names of metrics", "unit/replication/test_key_effects.py::test_metrics_of_sync_have_their_prefix"),
+    ("metrics.groups", "groups whose lag sync exports", "brokers/sync/test_sync_loop.py::test_probes_of_the_application"),
     ("metrics.kafka.topic", "topic of the metrics", "brokers/replication/test_metrics_topic.py::test_kafka"),
     ("source.name", "names of the clusters", "unit/config/test_cli.py::test_clusters_have_names"),
     ("source.kafka.common", "properties of its clients", "unit/kafka/test_properties.py::test_roles_inherit_and_override_common"),
