@@ -53,6 +53,8 @@ class Player(Feed):
         self._wake = threading.Condition()
         self._over = False
         self._goto: int | None = self.number
+        # Where it will be once all that was asked for is shown: keys are faster than views.
+        self._wanted = self.number
         self._view: View | None = None
         self._history, self._groups = History(), GroupHistory()
         self._shown_at = monotonic()
@@ -66,7 +68,7 @@ class Player(Feed):
 
     def refresh(self) -> None:
         """Show the current view again."""
-        self.seek_number(self.number)
+        self.seek_number(self._wanted)
 
     def pause(self, on: bool) -> None:
         """Pause or resume."""
@@ -86,7 +88,7 @@ class Player(Feed):
     def step(self, count: int) -> None:
         """Move by ``count`` views, forward or (negative) back; pauses."""
         self.paused = True
-        self.seek_number(self.number + count)
+        self.seek_number(self._wanted + count)
 
     def seek(self, at: float) -> None:
         """Show the last view at or before a time (epoch seconds)."""
@@ -95,7 +97,7 @@ class Player(Feed):
     def seek_number(self, number: int) -> None:
         """Show the view with this index."""
         with self._wake:
-            self._goto = max(0, min(number, len(self.times) - 1))
+            self._goto = self._wanted = max(0, min(number, len(self.times) - 1))
             self._wake.notify_all()
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
@@ -163,6 +165,9 @@ class Player(Feed):
                 self._remember(self._recording.view(earlier))
         self._remember(view)
         self.number, self._view, self._shown_at = number, view, monotonic()
+        with self._wake:
+            if self._goto is None:
+                self._wanted = number
         self._listener(view)
 
     def _remember(self, view: View) -> None:
