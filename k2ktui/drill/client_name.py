@@ -5,15 +5,16 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from k2ktui.config.clusters import BOOTSTRAP, ClusterConfig, KafkaClients, is_connection, one_line
 from k2ktui.config.drill import DrillRedirect
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.redirects import NameAnswer
-from k2ktui.errors import K2kError
+from k2ktui.errors import ConfigError, K2kError
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Loop, Wire
 
@@ -41,11 +42,7 @@ def clients_of(config: PipelineConfig, redirect: DrillRedirect, address: str) ->
 
 
 def ask_name(config: PipelineConfig, redirect: DrillRedirect) -> list[NameAnswer]:
-    """Ask each address of the name, and each broker that one of them advertises.
-
-    Raises:
-        ConfigError: the client properties cannot be used.
-    """
+    """Ask each address of the name, and each broker that one of them advertises."""
 
     def ask(address: str) -> tuple[NameAnswer, list[str]]:
         return _ask(clients_of(config, redirect, address), address)
@@ -73,7 +70,10 @@ def find_shared(config: PipelineConfig, answers: Iterable[NameAnswer]) -> list[s
 
 
 def _ask(cluster: ClusterConfig, address: str) -> tuple[NameAnswer, list[str]]:
-    options = wire(cluster, "admin")
+    try:
+        options = wire(cluster, "admin")
+    except ConfigError as error:  # an advertised address, or the client properties
+        return NameAnswer(address, problem=" ".join(error.message.split())), []
     loop = Loop()
     connection = Wire(loop, options, _LABEL, cluster_id="")
     try:
@@ -90,7 +90,7 @@ def _ask(cluster: ClusterConfig, address: str) -> tuple[NameAnswer, list[str]]:
 
 
 def find_reached(
-    config: PipelineConfig, redirect: DrillRedirect, known: Iterable[str]
+    config: PipelineConfig, redirect: DrillRedirect, addresses: Iterable[str]
 ) -> list[str]:
     """Return the addresses at which something answers: a broker, whoever may log in there.
 
@@ -99,35 +99,71 @@ def find_reached(
     Args:
         config: the pipeline.
         redirect: its section.
-        known: addresses beside those of the name.
+        addresses: those of the name, of a record, or both.
     """
-    addresses = list(dict.fromkeys((*split_name(redirect.name), *known)))
-    properties = clients_of(config, redirect, addresses[0]).properties("admin")
+    addresses = list(dict.fromkeys(addresses))
+    properties = clients_of(config, redirect, redirect.name).properties("admin")
     has_tls = "SSL" in properties.get("security.protocol", "").upper().split("_")
     reached = _side_by_side(lambda address: is_answered(address, has_tls=has_tls), addresses)
     return [address for address, answers in zip(addresses, reached, strict=True) if answers]
 
 
 def is_answered(address: str, *, has_tls: bool) -> bool:
-    """Return whether a server behind an address answers; a proxy that hangs up does not."""
+    """Return whether a server behind any IP of an address answers; a proxy that hangs up does not.
+
+    One that keeps a connection open and is silent may only be slow, so it counts as an answer.
+    """
     host, _, port = address.rpartition(":")
+    host = host.strip("[]")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S) as plain:
-            plain.settimeout(_KNOCK_S)
-            if has_tls:
-                return _shakes_hands(plain)
-            plain.sendall(struct.pack(">i", len(_HELLO)) + _HELLO)
-            return bool(plain.recv(1))
-    except (OSError, ValueError):
+        servers = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        return any(_knock(family, at, host, has_tls=has_tls) for family, _, _, _, at in servers)
+    except (OSError, ValueError, OverflowError):
         return False
 
 
-def _shakes_hands(plain: socket.socket) -> bool:
+def _knock(family: int, at: tuple[Any, ...], host: str, *, has_tls: bool) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as plain:
+        plain.settimeout(_KNOCK_S)
+        try:
+            plain.connect(at)
+        except OSError:
+            return False
+        try:
+            if has_tls:
+                return _shakes_hands(plain, host)
+            plain.sendall(struct.pack(">i", len(_HELLO)) + _HELLO)
+            return bool(plain.recv(1))
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+
+
+def find_many_hosts(redirect: DrillRedirect) -> list[str]:
+    """Return the addresses of the name of which only one of several servers would be asked.
+
+    A connection takes one of the IPs of a name; an IP of each family may be one server.
+    """
+    many = []
+    for address in split_name(redirect.name):
+        host, _, port = address.rpartition(":")
+        try:
+            servers = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            continue
+        counts = Counter(family for family, at in {(entry[0], entry[4]) for entry in servers})
+        if max(counts.values(), default=0) > 1:
+            many.append(address)
+    return many
+
+
+def _shakes_hands(plain: socket.socket, host: str) -> bool:
     # Any server that speaks TLS counts, whatever its certificate: nothing is sent to it.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with context.wrap_socket(plain):
+        with context.wrap_socket(plain, server_hostname=host or None):
             return True
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
         return False

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep, time
 
-from k2ktui.drill.client_name import find_reached
+from k2ktui.drill.client_name import find_reached, split_name
 from k2ktui.drill.files import split_files
 from k2ktui.drill.haproxy import run_commands
 from k2ktui.drill.hook_process import (
@@ -29,6 +29,7 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import (
     begin_hook,
     find_hook,
+    find_role,
     hooks_of,
     hooks_to_undo,
     put_hook,
@@ -46,17 +47,18 @@ from k2ktui.engine.drill.hooks import (
     show_command,
 )
 from k2ktui.engine.drill.model import Drill, PhaseStatus
+from k2ktui.engine.drill.redirects import cut_addresses
 from k2ktui.errors import K2kError, Refused
 from k2ktui.private_files import why_others_may_write, write_private
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.secret_values import hide_secrets
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.text import counted, duration, list_names, safe_message, safe_text
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 0.5
+_LOOK_AGAIN_S, _NAMED = 0.5, 5
 _STAYS = "The drill stays where it is."
 _PREFIX = "K2KTUI_DRILL_"
 # Bytes of a variable; the kernel takes 128 KiB with its name.
@@ -232,7 +234,8 @@ def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> str
     record = find_hook(session.drill, hook.digest)
     if record is None:
         return f"the {hook.role} of this host's file is not one that the drill has"
-    known = tuple(dict.fromkeys((*record.addresses, *addresses)))
+    earlier = cut_addresses(session.drill) if hook.role is HookRole.CUT_OFF else ()
+    known = tuple(dict.fromkeys((*earlier, *addresses)))
     return _run_once(session, hook, replace(record, addresses=known))
 
 
@@ -468,6 +471,7 @@ def list_kept_hooks(session: Session) -> list[str]:
     """Return what an operator has to undo by hand, also what an earlier attempt has left."""
     return [
         f"{record.name}, {record.purpose}: undo by hand what it did, as no abort command could"
+        + (f": {record.abort}" if record.abort else "")
         for record in session.drill.hooks
         if record.status is HookStatus.KEPT
     ]
@@ -483,6 +487,8 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
     """
     hooks = {hook.digest: hook for hook in list_own_hooks(session)}
     hook = hooks.get(record.digest)
+    if hook is None and record.role is not HookRole.HOOK:  # its section was changed meanwhile
+        hook = find_role(hooks.values(), record.role)
     if hook is None or not hook.abort:
         why = "this host's file does not have it" if hook is None else "it has no abort command"
         kept = replace(record, status=HookStatus.KEPT)
@@ -501,16 +507,19 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
         ran = f" It ran: {record.result or 'its end is not known'}."
         effect = f"Undoes the {describe_hook(hook)}{ran}"
         session.confirm(record.phase, effect, step=record.step)
-    begun = replace(record, status=HookStatus.UNDOING, undo_result="", undo_output="")
-    _write(session, begun, f"about to undo the {record.name}: {record.abort}")
-    failpoint("drill-hook-undoing")
     reason = explain_unsafe_command(hook) if record.role is not HookRole.HOOK else ""
     if reason:
         return [f"{record.name}: {reason}"]
+    begun = replace(record, status=HookStatus.UNDOING, undo_result="", undo_output="")
+    _write(session, begun, f"about to undo the {record.name}: {hook.shown_abort}")
+    failpoint("drill-hook-undoing")
     end = _run(session, hook, record, undoes=True)
     failpoint("drill-hook-undone")
     done = end.code == 0
-    unproven = _explain_not_restored(session, hook) if done else ""
+    unproven = _explain_not_restored(session, hook, record) if done else ""
+    # A source that has died meanwhile never answers: a person may end the abort.
+    if unproven and session.agree(record.phase, [f"{unproven}; the restore itself has ended."]):
+        unproven = ""
     # Failed: it is undone again when the abort is repeated.
     result = f"{end.result}, but {unproven}" if unproven else end.result
     done = done and not unproven
@@ -520,7 +529,7 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
     return [] if done else [f"the abort of the {record.name} has failed: {result}"]
 
 
-def _explain_not_restored(session: Session, hook: Hook) -> str:
+def _explain_not_restored(session: Session, hook: Hook, record: HookRecord) -> str:
     """Return why clients cannot reach the source again that were cut off; "" if they can.
 
     A source that is lost answers nobody, also once the way to it is open.
@@ -531,9 +540,10 @@ def _explain_not_restored(session: Session, hook: Hook) -> str:
     if session.drill.kind is DrillKind.DISASTER:
         return ""
     until = monotonic() + hook.timeout_s
-    while not find_reached(session.config, redirect, ()):
+    addresses = dict.fromkeys((*split_name(redirect.name), *record.addresses))
+    while missing := set(addresses) - set(find_reached(session.config, redirect, addresses)):
         if monotonic() > until:
-            return f"nothing answers at {safe_text(redirect.name)}"
+            return f"nothing answers at {list_names(sorted(missing), _NAMED)}"
         with session.peers.idle():
             sleep(_LOOK_AGAIN_S)
     return ""

@@ -215,6 +215,8 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
         topics=drill.topics,
+        # A rehearsal asks what a drill over the whole pipeline would.
+        redirects=drill.redirects or drill.kind is DrillKind.REHEARSE,
         drill=drill.id,
     )
 

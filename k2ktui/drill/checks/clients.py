@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import chain
 from time import sleep
 
@@ -13,7 +13,7 @@ from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
-from k2ktui.drill.client_name import ask_name, find_shared
+from k2ktui.drill.client_name import ask_name, find_many_hosts, find_shared
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.engine.drill.checks import (
@@ -30,7 +30,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.text import counted, list_names, safe_text
 
 _NO_NAME = "the pipeline's file has no drill.redirect: clients are moved by hand or by hooks"
-_SOME = "a drill over some topics moves no name"
+_SOME, _NO_MOVE = "a drill over some topics moves no name", "the drill moves no name"
 _REQUEST_S, _NAMED = 30.0, 5
 
 
@@ -40,13 +40,19 @@ def check_name(context: CheckContext) -> CheckFinding:
     another way to it, and what is to move the name is under this user's control.
     """
     redirect = context.config.drill.redirect
-    if redirect is None or context.facts.topics:
-        return passes(_NO_NAME if redirect is None else _SOME)
+    if redirect is None or (reason := _explain_no_move(context)):
+        return passes(_NO_NAME if redirect is None else reason)
     kind = DrillKind.PLANNED if context.facts.kind is DrillKind.REHEARSE else context.facts.kind
     reasons = [explain_unsafe_command(hook, *redirect.hosts) for hook in redirect.hooks(kind)]
     reasons.append(explain_servers(redirect.haproxy))
     if problem := next(filter(None, reasons), ""):
         return fails(problem, "Correct drill.redirect, or what it names.")
+    if many := find_many_hosts(redirect):
+        return fails(
+            f"several servers behind {list_names(many, _NAMED)}, of which one is asked",
+            "Give each server an address of its own in drill.redirect.name; --accept D51 leaves it "
+            "at the one that is asked.",
+        )
     answers = ask_name(context.config, redirect)
     name = safe_text(redirect.name)
     if context.expects_source:
@@ -82,15 +88,15 @@ def check_outsiders(context: CheckContext) -> CheckFinding:
     pipeline, where the drill would cut all clients off.
     """
     config = context.config
-    if config.drill.redirect is None or context.facts.topics:
-        return passes(_NO_NAME if config.drill.redirect is None else _SOME)
+    if reason := _explain_no_move(context):
+        return passes(reason)
     source = context.cluster("source")
     own = config.control_topics | config.opposite_topics | KAFKA_INTERNAL_TOPICS
-    topics, groups = context.read(
+    topics, (groups, errors) = context.read(
         "other topics and groups of the source",
         lambda: (
             _find_written(source, context, own),
-            [name for name in _list_active(source) if not config.consumer_groups.matches(name)],
+            _list_active(source, config.consumer_groups.matches),
         ),
     )
     text = (
@@ -103,6 +109,7 @@ def check_outsiders(context: CheckContext) -> CheckFinding:
         outside,
         "Let the pipeline copy these topics and groups, stop their clients, or give them another "
         "name; --accept D52 cuts them off.",
+        errors,
         bad_after=": ",
     )
 
@@ -117,8 +124,8 @@ def check_producer_ids(context: CheckContext) -> CheckFinding:
     """Pass if no idempotent producer of the source, which would follow the clients' name, has an id
     and epoch that its target topic knows of another producer.
     """
-    if context.config.drill.redirect is None or context.facts.topics:
-        return passes(_NO_NAME if context.config.drill.redirect is None else _SOME)
+    if reason := _explain_no_move(context):
+        return passes(reason)
     names = {topic: to for topic, to in read_names(context).items() if to}
     source, target = context.cluster("source"), context.cluster("target")
     ours, theirs = context.read(
@@ -146,6 +153,15 @@ def check_producer_ids(context: CheckContext) -> CheckFinding:
         sorted(unread),
         bad_after=": ",
     )
+
+
+def _explain_no_move(context: CheckContext) -> str:
+    """Return why the drill does not move the clients' name; "" if it does."""
+    if context.config.drill.redirect is None:
+        return _NO_NAME
+    if context.facts.topics:
+        return _SOME
+    return "" if context.facts.redirects else _NO_MOVE
 
 
 def _read_producers(
@@ -178,9 +194,11 @@ def _find_written(source: Cluster, context: CheckContext, own: frozenset[str]) -
     return sorted({at[0] for at, end in after.items() if before.get(at, end) != end})
 
 
-def _list_active(source: Cluster) -> list[str]:
+def _list_active(source: Cluster, is_own: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """Return the active groups of others, and why some brokers did not list theirs."""
     what = "listing groups"
     future = source.ask(what, lambda: source.admin.list_consumer_groups(request_timeout=_REQUEST_S))
     listed = source.ask(what, lambda: source.wait(future))
     quiet = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
-    return sorted(group.group_id for group in listed.valid if group.state not in quiet)
+    active = (group.group_id for group in listed.valid if group.state not in quiet)
+    return sorted(name for name in active if not is_own(name)), [str(e) for e in listed.errors]

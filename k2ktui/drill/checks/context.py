@@ -87,6 +87,7 @@ class DrillFacts:
         cut_over_ends: end offsets of target partitions before the first client wrote there.
         registry: URL of the schema registry that clients of the target use.
         topics: the source topics of a drill over some topics; empty for the whole pipeline.
+        redirects: whether the drill moves the clients' name, if the file has one.
         drill: id of the drill; empty without one.
     """
 
@@ -106,6 +107,7 @@ class DrillFacts:
     cut_over_ends: Mapping[tuple[str, int], int] | None = None
     registry: str = ""
     topics: tuple[str, ...] = ()
+    redirects: bool = True
     drill: str = ""
 
 

@@ -6,16 +6,21 @@ The commands are run as hooks are; what they have done is looked at from where c
 from __future__ import annotations
 
 from k2ktui.config.drill import DrillRedirect
-from k2ktui.drill.client_name import ask_name, find_reached
+from k2ktui.drill.client_name import ask_name, find_reached, split_name
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.hook_steps import find_hook, find_role
+from k2ktui.engine.drill.hook_steps import find_role
 from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, show_command
 from k2ktui.engine.drill.model import Fence
-from k2ktui.engine.drill.redirects import PRODUCER_IDS, explain_no_cluster, list_clusters
+from k2ktui.engine.drill.redirects import (
+    PRODUCER_IDS,
+    cut_addresses,
+    explain_no_cluster,
+    list_clusters,
+)
 from k2ktui.errors import TimedOut
 from k2ktui.text import list_names, safe_text
 
@@ -52,11 +57,18 @@ def cut_off(session: Session) -> PhaseResult | None:
         return failed(_GONE, "Resume the drill with a file that has it, or abort it.")
     redirect, hook = part
     answers = ask_name(session.config, redirect)
+    is_known = session.drill.source_cluster in list_clusters(answers)
+    if session.drill.kind.is_switchover and not is_known and not cut_addresses(session.drill):
+        name = safe_text(redirect.name)
+        return failed(
+            f"the brokers behind {name} are not known, as none answers as the source",
+            "Open the clients' way to the source, and resume the drill.",
+        )
     if problem := run_part(session, hook, [answer.address for answer in answers]):
         return failed(problem, f"By hand: {by_hand(session, redirect, hook, 'cut')}")
     session.wait(
         hook.phase,
-        lambda: _look_cut(session, redirect, hook),
+        lambda: _look_cut(session, redirect),
         hint="Close the clients' way to the source, established connections included.",
     )
     if reaching := find_reaching_hosts(session, redirect, hook):
@@ -85,9 +97,8 @@ def try_cut_off(session: Session) -> tuple[str, ...]:
     )
 
 
-def _look_cut(session: Session, redirect: DrillRedirect, hook: Hook) -> tuple[bool, str]:
-    record = find_hook(session.drill, hook.digest)
-    known = record.addresses if record is not None else ()
+def _look_cut(session: Session, redirect: DrillRedirect) -> tuple[bool, str]:
+    known = (*split_name(redirect.name), *cut_addresses(session.drill))
     reached = find_reached(session.config, redirect, known)
     return not reached, f"clients still reach {list_names(reached, _NAMED)}"
 
@@ -106,9 +117,13 @@ def find_reaching_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -
 
 def find_unable(session: Session) -> list[str]:
     """Return why the target must not be opened yet: the name could not be moved to it then."""
-    part = find_part(session, HookRole.REDIRECT)
-    if not session.drill.redirects or part is None:
+    part, cut = find_part(session, HookRole.REDIRECT), find_part(session, HookRole.CUT_OFF)
+    if not session.drill.redirects:
         return []
+    # A disaster drill may have had no cut-off from its beginning.
+    had_cut = any(record.role is HookRole.CUT_OFF for record in session.drill.hooks)
+    if part is None or (had_cut and cut is None):
+        return [_GONE]
     redirect, hook = part
     texts = (
         [reason]
@@ -123,9 +138,8 @@ def find_unable(session: Session) -> list[str]:
         others = set(list_clusters(ask_name(session.config, redirect))) - allowed
         texts += [f"{safe_text(redirect.name)} leads to cluster {safe_text(c)}" for c in others]
         return texts
-    cut = find_part(session, HookRole.CUT_OFF)
     if cut is not None:
-        closed, live = _look_cut(session, *cut)
+        closed, live = _look_cut(session, redirect)
         texts += [] if closed else [f"{live}. Abort the drill, or resume it with --from-fence."]
     return texts
 
@@ -142,8 +156,8 @@ def run_redirect(session: Session) -> PhaseResult:
     """Lead the name to the target, and prove that all its addresses do; looks before it acts."""
     part, target = find_part(session, HookRole.REDIRECT), session.drill.target_cluster
     if part is None:
-        finding = "Move the clients' name to the target yourself, if it is not there."
-        return PhaseResult(f"not moved: {_GONE}", (finding,))
+        finding = "Resume the drill with a file that has it."
+        return failed(f"not moved: {_GONE}", finding)
     redirect, hook = part
     hand = f"By hand: {by_hand(session, redirect, hook, 'redirect')}"
     count = 0
@@ -153,7 +167,12 @@ def run_redirect(session: Session) -> PhaseResult:
         answers = ask_name(session.config, redirect)
         count = len(answers)
         problem = explain_no_cluster(answers, target)
-        return not problem, problem
+        if problem:
+            return False, problem
+        # Clients that know these from before would go on there.
+        old = set(cut_addresses(session.drill)) - {answer.address for answer in answers}
+        reached = find_reached(session.config, redirect, sorted(old))
+        return not reached, f"clients still reach {list_names(reached, _NAMED)}"
 
     if look()[0]:
         mark_done(session, hook, "not run: the name leads to the target")
@@ -171,17 +190,24 @@ def run_redirect(session: Session) -> PhaseResult:
 
 
 def _ask_about_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -> None:
-    """Let a person agree to a redirect while a listed host may still reach the old cluster.
+    """Let a person agree to a redirect while a host may still reach the old cluster.
 
     Raises:
         Refused: nobody has agreed.
     """
     reaching = find_reaching_hosts(session, redirect, hook)
+    if find_part(session, HookRole.CUT_OFF) is not None:
+        closed, live = _look_cut(session, redirect)
+    else:
+        answers = ask_name(session.config, redirect)
+        closed = session.drill.source_cluster not in list_clusters(answers)
+        live = f"{safe_text(redirect.name)} leads to the old cluster"
+    reaching += [] if closed else [f"this host: {live}"]
     if not reaching:
         return
     lines = [
-        "The old cluster is lost here, but may still be reached from other hosts, where clients "
-        "would write to it after the redirect:",
+        "The old cluster is lost for the pipeline, but may still be reached from hosts, where "
+        "clients would write to it after the redirect:",
         *(f"  {text}" for text in reaching),
     ]
     if not session.agree(DrillPhase.REDIRECT, lines):

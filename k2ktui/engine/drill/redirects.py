@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import Fence
+from k2ktui.engine.drill.hooks import HookRole
+from k2ktui.engine.drill.model import Drill, Fence
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 5
@@ -46,6 +47,12 @@ def explain_no_cluster(answers: Iterable[NameAnswer], cluster: str) -> str:
     shown = list_names(wrong, _NAMED) if wrong else "the name has no address"
     count = f"{len(wrong):,} of {len(answers):,} addresses"
     return f"{count} of the name do not answer as cluster {safe_text(cluster)}: {shown}"
+
+
+def cut_addresses(drill: Drill) -> tuple[str, ...]:
+    """Return where clients reached the source before a cut-off, also one of another file."""
+    cuts = (record.addresses for record in drill.hooks if record.role is HookRole.CUT_OFF)
+    return tuple(dict.fromkeys(address for addresses in cuts for address in addresses))
 
 
 def list_clusters(answers: Iterable[NameAnswer]) -> list[str]:

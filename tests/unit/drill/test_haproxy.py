@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.config.drill import DrillHaproxy
-from k2ktui.drill.client_name import is_answered
+from k2ktui.config.drill import DrillHaproxy, DrillRedirect
+from k2ktui.drill import client_name
+from k2ktui.drill.client_name import find_many_hosts, is_answered
 from k2ktui.drill.haproxy import explain_servers, read_servers, run_commands
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.engine.drill.checks import DrillPhase
@@ -167,3 +168,42 @@ def test_a_proxy_that_hangs_up_is_no_answer(said: bytes, answers: bool) -> None:
         thread.join(10.0)
     assert not is_answered(address, has_tls=False), "a port that is closed"
     assert not is_answered("no-port", has_tls=False)
+
+
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_a_server_that_is_silent_may_only_be_slow(
+    monkeypatch: pytest.MonkeyPatch, has_tls: bool
+) -> None:
+    monkeypatch.setattr(client_name, "_KNOCK_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert is_answered(f"127.0.0.1:{listener.getsockname()[1]}", has_tls=has_tls)
+
+
+def test_each_ip_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_name, "_KNOCK_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        kinds = socket.AF_INET, socket.SOCK_STREAM, 6, ""
+        found = [(*kinds, (ip, port)) for ip in ("127.0.0.2", "127.0.0.1")]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert is_answered(f"kafka.example:{port}", has_tls=False)
+        many = DrillRedirect(name=f"kafka.example:{port}", command=("/m",))
+        assert find_many_hosts(many) == [f"kafka.example:{port}"]
+        del found[0]
+        assert not find_many_hosts(many)
+
+
+def test_the_knock_names_the_host() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        said = []
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                said.append(connection.recv(4096))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        assert not is_answered(f"localhost:{listener.getsockname()[1]}", has_tls=True)
+        thread.join(10.0)
+    assert b"localhost" in said[0]

@@ -1,0 +1,199 @@
+"""What a drill does about the clients' name on a host whose file or whose answers are others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from k2ktui.config.drill import DrillRedirect, DrillSettings
+from k2ktui.config.model import PipelineConfig
+from k2ktui.drill import hooks
+from k2ktui.drill.checks import clients
+from k2ktui.drill.checks.context import DrillFacts
+from k2ktui.drill.client_name import ask_name
+from k2ktui.drill.hook_process import CommandEnd
+from k2ktui.drill.hooks import list_kept_hooks, undo_hook
+from k2ktui.drill.phases import redirect
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.hook_steps import put_hook
+from k2ktui.engine.drill.hooks import HookRecord, HookStatus, new_record
+from k2ktui.engine.drill.model import Drill, Fence, PhaseStatus, new_phases
+from k2ktui.engine.drill.redirects import NameAnswer
+from tests.support.drill.made_drills import new_drill
+from tests.unit.config.files import MINIMAL, Files
+
+PLANNED, DISASTER = DrillKind.PLANNED, DrillKind.DISASTER
+
+
+def section_of(**keys: object) -> DrillRedirect:
+    return DrillRedirect.model_validate({"name": "kafka:1", "command": ["true"], **keys})
+
+
+BOTH, MOVE = section_of(cut=["true"], restore=["true"]), section_of()
+
+
+class FakeHost:
+    """A session of a host, without clusters."""
+
+    files = ("orders.yaml",)
+    peers = SimpleNamespace(idle=nullcontext)
+
+    def __init__(self, section: DrillRedirect | None, kind: DrillKind = PLANNED) -> None:
+        self.set(section)
+        drill = new_drill(kind, fence=Fence.CUT_OFF)
+        parts = BOTH.hooks(kind)
+        records = tuple(replace(new_record(part), attempts=1) for part in parts)
+        records = (replace(records[0], addresses=("old:1",)), records[1])
+        phases = new_phases(kind, redirects=True)
+        self.drill: Drill = replace(drill, phases=phases, hooks=records)
+        self.asked: list[str] = []
+        self.agrees = False
+
+    def set(self, section: DrillRedirect | None) -> None:
+        source = SimpleNamespace(bootstrap_servers="s:1")
+        settings = DrillSettings(redirect=section)
+        self.config = SimpleNamespace(drill=settings, source=source, target=source)
+
+    def change_drill(self, change: Any) -> None:
+        self.drill = change(self.drill)
+
+    def agree(self, _: object, lines: Iterable[str]) -> bool:
+        self.asked += lines
+        return self.agrees
+
+    def confirm(self, *_: object, **__: object) -> None:
+        pass
+
+    write = count_waiting = confirm
+
+
+def host_of(section: DrillRedirect | None, kind: DrillKind = PLANNED) -> Any:
+    return FakeHost(section, kind)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Addresses at which a cluster answers; the name is asked, others are only reached."""
+    clusters: dict[str, str] = {}
+    name = "kafka:1"
+    monkeypatch.setattr(
+        redirect, "ask_name", lambda *_: [NameAnswer(name, clusters.get(name, ""), "no")]
+    )
+    for module in (redirect, hooks):
+        monkeypatch.setattr(
+            module, "find_reached", lambda _, __, at: [a for a in at if a in clusters]
+        )
+    return clusters
+
+
+def test_a_file_without_the_section_neither_opens_the_target_nor_ends_the_redirect(
+    answers: dict[str, str],
+) -> None:
+    assert not redirect.find_unable(host_of(BOTH))
+    for section in (None, MOVE):
+        assert "no drill.redirect any more" in redirect.find_unable(host_of(section))[0]
+    result = redirect.run_redirect(host_of(None))
+    assert result.status is PhaseStatus.FAILED
+
+
+def test_addresses_of_a_cut_off_of_another_file_still_count(answers: dict[str, str]) -> None:
+    host = host_of(section_of(cut=["x"], restore=["true"]))
+    answers["old:1"] = host.drill.source_cluster
+    assert "clients still reach old:1" in redirect.find_unable(host)[0]
+    host.drill = replace(host.drill, hooks=())
+    held = redirect.cut_off(host)
+    assert held is not None and "are not known" in held.live
+
+
+def test_the_redirect_is_not_proven_while_an_old_address_answers(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = host_of(BOTH)
+    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
+    answers |= {"kafka:1": host.drill.target_cluster, "old:1": "any"}
+    assert redirect.run_redirect(host).live == "was run"
+    del answers["old:1"]
+    assert redirect.run_redirect(host).status is PhaseStatus.DONE
+
+
+@pytest.mark.parametrize("section", [BOTH, MOVE])
+def test_this_host_may_still_reach_the_old_cluster_in_a_disaster(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, section: DrillRedirect
+) -> None:
+    host = host_of(section, DISASTER)
+    host.agrees = True
+    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
+    answers["kafka:1"] = host.drill.source_cluster
+    assert redirect.run_redirect(host).live == "was run"
+    assert "this host: " in host.asked[-1]
+
+
+def undo(host: Any, monkeypatch: pytest.MonkeyPatch) -> HookRecord:
+    monkeypatch.setattr(hooks, "_run", lambda *_, **__: CommandEnd(0, 0.1, ""))
+    undo_hook(host, host.drill.hooks[0])
+    record: HookRecord = host.drill.hooks[0]
+    return record
+
+
+def test_a_cut_off_of_another_file_is_restored_and_proven_at_each_address(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = section_of(cut=["true"], restore=["false"], timeout="10 ms")
+    host = host_of(other)
+    answers["kafka:1"] = "S"
+    assert undo(host, monkeypatch).status is HookStatus.FAILED
+    assert "nothing answers at old:1" in host.asked[0]
+    host.agrees = True
+    assert undo(host, monkeypatch).status is HookStatus.UNDONE
+    host = host_of(other)
+    answers["old:1"] = "S"
+    assert undo(host, monkeypatch).status is HookStatus.UNDONE and not host.asked
+    host = host_of(None)
+    assert undo(host, monkeypatch).status is HookStatus.KEPT
+    assert list_kept_hooks(host)[0].endswith(": true")
+
+
+def test_what_is_not_safe_was_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = host_of(BOTH)
+    host.drill = put_hook(host.drill, replace(host.drill.hooks[0], status=HookStatus.DONE))
+    monkeypatch.setattr(hooks, "explain_unsafe_command", lambda *_: "not safe")
+    assert undo(host, monkeypatch).status is HookStatus.DONE
+
+
+def test_a_drill_that_moves_no_name_asks_nothing_about_clients() -> None:
+    context: Any = SimpleNamespace(
+        config=SimpleNamespace(drill=DrillSettings(redirect=BOTH)),
+        facts=DrillFacts(PLANNED, redirects=False),
+    )
+    for check in (clients.check_name, clients.check_outsiders, clients.check_producer_ids):
+        finding = check(context)
+        assert finding.outcome is DrillCheckOutcome.PASS
+        assert finding.evidence == "the drill moves no name"
+
+
+def test_groups_that_a_broker_did_not_list_are_unknown(tmp_path: Path) -> None:
+    config: PipelineConfig = (
+        Files(tmp_path).load(f"{MINIMAL}drill: {{redirect: {{name: 'k:1', command: [/m]}}}}").config
+    )
+    context: Any = SimpleNamespace(
+        config=config,
+        facts=DrillFacts(PLANNED),
+        limits=SimpleNamespace(sample_s=0.0),
+        cluster=lambda _: None,
+        read=lambda *_: ([], ([], ["broker 2 is silent"])),
+    )
+    finding = clients.check_outsiders(context)
+    assert finding.outcome is DrillCheckOutcome.UNKNOWN and "broker 2" in finding.evidence
+
+
+def test_properties_that_cannot_be_used_are_a_problem_of_the_answer(tmp_path: Path) -> None:
+    config = Files(tmp_path).load(MINIMAL).config
+    section = section_of(config={"security.protocol": "NOPE"})
+    (answer,) = ask_name(config, section)
+    assert "security.protocol" in answer.problem
