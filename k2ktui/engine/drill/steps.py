@@ -48,6 +48,8 @@ _OF_TOPICS: Mapping[DrillPhase, str] = {
 }
 # What differs where clients are cut off, and follow their name to the target.
 _OF_CUT_OFF: Mapping[DrillPhase, str] = {
+    DrillPhase.SOURCE_LOST: "Finds out that the source does not answer, and what is known of it; "
+    "then closes the clients' way to it, if the file has a cut-off.",
     DrillPhase.STOP_CONSUMERS: "Waits until the source has found out that the consumers, which are "
     "cut off, have left: their session timeouts." + _READS,
     DrillPhase.WATCH_CLIENTS: "Waits until the groups that were active have followed the name, and "
