@@ -167,12 +167,7 @@ def run_redirect(session: Session) -> PhaseResult:
         answers = ask_name(session.config, redirect)
         count = len(answers)
         problem = explain_no_cluster(answers, target)
-        if problem:
-            return False, problem
-        # Clients that know these from before would go on there.
-        old = set(cut_addresses(session.drill)) - {answer.address for answer in answers}
-        reached = find_reached(session.config, redirect, sorted(old))
-        return not reached, f"clients still reach {list_names(reached, _NAMED)}"
+        return not problem, problem
 
     if look()[0]:
         mark_done(session, hook, "not run: the name leads to the target")
@@ -182,11 +177,30 @@ def run_redirect(session: Session) -> PhaseResult:
         if problem := run_part(session, hook):
             return failed(problem, hand)
         session.wait(DrillPhase.REDIRECT, look, hint=f"{hand}.")
+    if held := _ask_about_old_addresses(session, redirect):
+        return held
     name = safe_text(redirect.name)
     return PhaseResult(
         f"{name} leads to the target: all of its {count:,} addresses answer as cluster "
         f"{safe_text(target)}"
     )
+
+
+def _ask_about_old_addresses(session: Session, redirect: DrillRedirect) -> PhaseResult | None:
+    """Let a person agree where clients that know the old brokers' addresses may still go there."""
+    advertised = {answer.address for answer in ask_name(session.config, redirect)}
+    old = sorted(set(cut_addresses(session.drill)) - advertised)
+    reached = find_reached(session.config, redirect, old)
+    if not reached:
+        return None
+    still = f"clients still reach {list_names(reached, _NAMED)}, where the source was"
+    lines = [
+        f"The name leads to the target, but {still}: those that know these addresses may write to "
+        "the old cluster, unless they lead to the target now."
+    ]
+    if session.agree(DrillPhase.REDIRECT, lines):
+        return None
+    return failed(still, "Close the clients' way to these addresses, then resume the drill.")
 
 
 def _ask_about_hosts(session: Session, redirect: DrillRedirect, hook: Hook) -> None:

@@ -111,13 +111,17 @@ def test_addresses_of_a_cut_off_of_another_file_still_count(answers: dict[str, s
     assert held is not None and "are not known" in held.live
 
 
-def test_the_redirect_is_not_proven_while_an_old_address_answers(
-    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_a_person_agrees_to_a_redirect_while_an_old_address_answers(
+    answers: dict[str, str],
 ) -> None:
     host = host_of(BOTH)
-    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
     answers |= {"kafka:1": host.drill.target_cluster, "old:1": "any"}
-    assert redirect.run_redirect(host).live == "was run"
+    held = redirect.run_redirect(host)
+    assert held.status is PhaseStatus.FAILED and "clients still reach old:1" in held.live
+    assert "may write to the old cluster" in host.asked[0]
+    host.agrees = True
+    assert redirect.run_redirect(host).status is PhaseStatus.DONE
+    host.agrees = False
     del answers["old:1"]
     assert redirect.run_redirect(host).status is PhaseStatus.DONE
 
