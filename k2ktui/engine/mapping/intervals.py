@@ -46,6 +46,9 @@ class OffsetIntervals:
         if self._spans and self._spans[-1][0] <= low <= self._spans[-1][1]:
             self._spans[-1] = (self._spans[-1][0], max(high, self._spans[-1][1]))
             return
+        if low > self.end or not self._spans:
+            self._spans.append((low, high))
+            return
         apart = [span for span in self._spans if span[1] < low or span[0] > high]
         touched = [span for span in self._spans if span[1] >= low and span[0] <= high]
         whole = (

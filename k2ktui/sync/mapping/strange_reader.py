@@ -23,6 +23,7 @@ from k2ktui.engine.mapping.strange_records import (
     NOT_MAPPED,
     CopyLog,
     OtherWriters,
+    StrangeRecords,
     WrittenBatch,
     find_unnamed,
 )
@@ -87,17 +88,31 @@ class StrangeReader:
         read_copier: Callable[[], CopierState],
         replicas: Mapping[SourcePartition, Replica] | None = None,
     ) -> OtherWriters:
-        """Return what strange records there are.
+        """Return what strange records there are; those that are known, if no more can be read.
 
         Args:
             copier: the positions.
             target: the ends of the target partitions, read after the positions.
             read_copier: reads the positions again.
             replicas: the mappings; None if they were not read.
-
-        Raises:
-            ConnectionFailed, TimedOut: the target does not answer.
         """
+        try:
+            return self._read(copier, target, read_copier, replicas)
+        except K2kError as error:
+            log.info("strange records not read: %s", error.message)
+            keys = [(at, target.ids[at[0]]) for at in target.ends]
+            logs = {key[0]: self._logs[key] for key in keys if key in self._logs}
+            unread = {error.message: len(target.ends)}
+            expected = expected_writers(self._config)
+            return OtherWriters(_describe(logs), unread=unread, expected=expected)
+
+    def _read(
+        self,
+        copier: CopierState,
+        target: TargetEnds,
+        read_copier: Callable[[], CopierState],
+        replicas: Mapping[SourcePartition, Replica] | None,
+    ) -> OtherWriters:
         if why := self._why_untold(copier):
             return OtherWriters(why=why)
         untold, unread = Counter[str](), Counter[str]()
@@ -120,9 +135,7 @@ class StrangeReader:
                     one.give_up()
         self._read_gaps(logs, copier.registered or frozenset(), untold, unread)
         self._forget_deleted(logs)
-        described = (logs[at].describe(at) for at in sorted(logs))
-        strange = tuple(one for one in described if one is not None)
-        return OtherWriters(strange, "", dict(untold), dict(unread), expected)
+        return OtherWriters(_describe(logs), "", dict(untold), dict(unread), expected)
 
     def close(self) -> None:
         """Disconnect; what was read is kept."""
@@ -300,6 +313,11 @@ def read_target_ends(target: Cluster, copier: CopierState) -> TargetEnds:
     return TargetEnds(ids, ends)
 
 
+def _describe(logs: Mapping[TargetPartition, CopyLog]) -> tuple[StrangeRecords, ...]:
+    described = (logs[at].describe(at) for at in sorted(logs))
+    return tuple(one for one in described if one is not None)
+
+
 class _Scan:
     """Reads the headers of batches in some stretches of a partition, up to a limit.
 
@@ -324,7 +342,9 @@ class _Scan:
         self._bytes += len(batch.view)
         first, last = batch.base_offset, batch.last_offset
         for low, high in self.left:
-            if low <= last and first < high:
+            if low > last:
+                break  # they are in order, and may be many
+            if first < high:
                 begin, end = max(low, first), min(high, last + 1)
                 records = min(batch.count, end - begin) if batch.magic > 1 else 1
                 self.batches.append(WrittenBatch(begin, end, batch.producer_id, records))

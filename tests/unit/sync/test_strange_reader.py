@@ -18,6 +18,7 @@ from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters, Stra
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
+from k2ktui.errors import ConnectionFailed
 from k2ktui.log.batch import TRANSACTIONAL, Batch
 from k2ktui.replication.copying.registration_reader import RegistrationReader
 from k2ktui.sync.mapping import strange_reader
@@ -48,6 +49,7 @@ class Target:
     batches: Mapping[tuple[str, int], Sequence[Batch]] = field(default_factory=dict)
     starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
     refusal: str = ""
+    down: bool = False
     registered: tuple[int, ...] = ()
     config: object = None
     label: str = "target"
@@ -55,6 +57,8 @@ class Target:
     registrations_read: int = 0
 
     def offsets(self, where: Sequence[tuple[str, int]], spec: object) -> Mapping[Any, int]:
+        if self.down:
+            raise ConnectionFailed("no route")
         return {at: self.starts.get(at, 0) for at in where}
 
     def run(self, requests: Mapping[tuple[str, int], Any], timeout: float) -> None:
@@ -186,6 +190,14 @@ def test_without_read_it_cannot_be_told_and_is_read_when_it_can(
         assert (writers.unread, writers.records) == ({"the principal may not read it": 1}, None)
     target.refusal = ""
     assert look(state(position((0, 10))), 13).records == 2
+
+
+def test_what_is_known_stays_while_the_target_does_not_answer(look: Looked, target: Target) -> None:
+    target.batches = {TARGET: [batch(11, 2, STRANGER)]}
+    strange = look(state(position((0, 10))), 13).strange
+    target.down = True
+    writers = look(state(position((0, 10))), 13)
+    assert (writers.strange, writers.unread) == (strange, {"no route": 1})
 
 
 def test_many_headers_are_read_a_part_at_a_time(look: Looked, target: Target) -> None:
