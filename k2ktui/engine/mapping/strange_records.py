@@ -25,6 +25,10 @@ from k2ktui.text import counted, list_names, safe_message, safe_text
 
 # Why of some partitions not all is told: the mapping, which tells it, was not read yet.
 NOT_MAPPED = "what was written before the newest copies was not compared with the mapping"
+PARTLY_MAPPED = "the mapping in memory does not reach back to its first copy"
+NOTHING_COPIED = "nothing is copied into it yet, and what it held before is not judged"
+# What was written since is known all the same, and most pipelines that run for long have these.
+_OF_BEFORE = frozenset({NOT_MAPPED, PARTLY_MAPPED, NOTHING_COPIED})
 # Stretches of strange records that are kept of a partition, and producer ids that are named.
 _MOST_STRETCHES = 1_000
 _MOST_PRODUCERS = 20
@@ -109,7 +113,7 @@ class OtherWriters:
     @property
     def records(self) -> int | None:
         """Number of strange records that are a problem; None if they cannot be told."""
-        if self.why or (self.unread and not self.strange):
+        if self.why or ((self.unread or self._untold_now()) and not self.strange):
             return None
         return 0 if self.expected else sum(one.records for one in self.strange)
 
@@ -128,11 +132,7 @@ class OtherWriters:
 
     def list_unread(self) -> list[str]:
         """Return a text for each reason why something could not be read."""
-        return [
-            f"whether other writers have written to {counted(partitions, 'target partition')} "
-            f"cannot be told: {safe_message(why)}"
-            for why, partitions in self.unread.items()
-        ]
+        return _list_reasons(self.unread)
 
     def notes(self) -> list[str]:
         """Return what an operator is told that is no problem."""
@@ -145,7 +145,18 @@ class OtherWriters:
                 f"{count} with records of other writers, which {self.expected} expects: {at}"
                 + (" and others" if len(self.strange) > 1 else "")
             )
-        return notes
+        return notes if self.expected else [*notes, *_list_reasons(self._untold_now())]
+
+    def _untold_now(self) -> dict[str, int]:
+        return {why: count for why, count in self.untold.items() if why not in _OF_BEFORE}
+
+
+def _list_reasons(reasons: Mapping[str, int]) -> list[str]:
+    return [
+        f"whether other writers have written to {counted(partitions, 'target partition')} "
+        f"cannot be told: {safe_message(why)}"
+        for why, partitions in reasons.items()
+    ]
 
 
 class CopyLog:

@@ -21,6 +21,8 @@ from k2ktui.engine.mapping.intervals import Span
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.mapping.strange_records import (
     NOT_MAPPED,
+    NOTHING_COPIED,
+    PARTLY_MAPPED,
     CopyLog,
     OtherWriters,
     StrangeRecords,
@@ -54,7 +56,6 @@ _CREATED_AGAIN = "its topic was created again since the pipeline wrote to it"
 _NO_END = "its last stable offset is not known"
 _NO_MAPPING = "its mapping cannot be used for what was written before the newest copies"
 _MORE_TO_READ = "not all of what was written there is read yet"
-_NOTHING_COPIED = "nothing is copied into it yet, and what it held before is not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,22 +190,26 @@ class StrangeReader:
         """Compare what was written before the first reading with the mapping, once."""
         for at, one in logs.items():
             source, position = fed[at]
-            if one.has_looked_back or not one.known_from:
+            if not one.known_from:
                 continue
             first = position.first_landed_on(at)
+            start = -1 if first is None else first.target
             replica = None if replicas is None else replicas.get(source)
-            if position.landed_on(at) is None:
-                untold[_NOTHING_COPIED] += 1
-            elif first is not None and one.known_from <= first.target:
-                one.has_looked_back = True
-            elif replicas is None:
-                untold[NOT_MAPPED] += 1
-            elif replica is None or replica.unusable_reason or replica.behind:
-                untold[_NO_MAPPING] += 1
-            else:
-                one.has_looked_back = True
+            if not one.has_looked_back and one.known_from > start:
+                if position.landed_on(at) is None:
+                    untold[NOTHING_COPIED] += 1
+                    continue
+                if replicas is None:
+                    untold[NOT_MAPPED] += 1
+                    continue
+                if replica is None or replica.unusable_reason or replica.behind:
+                    untold[_NO_MAPPING] += 1
+                    continue
                 if unnamed := find_unnamed(replica, at, one.known_from):
                     one.look_back(*unnamed)
+            one.has_looked_back = True
+            if one.known_from > start:
+                untold[PARTLY_MAPPED] += 1
 
     def _read_gaps(
         self,

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.mapping.strange_records import (
+    NOT_MAPPED,
+    NOTHING_COPIED,
+    PARTLY_MAPPED,
     CopyLog,
     OtherWriters,
     StrangeRecords,
@@ -314,6 +317,15 @@ def test_it_is_said_what_cannot_be_told_and_what_is_expected() -> None:
     assert untold.describe() == [
         "Records of other writers cannot be told from copies: features.exactlyOnce is disabled."
     ]
+    untold = OtherWriters(untold={"several source partitions are copied into it": 2})
+    assert untold.records is None
+    assert untold.notes() == [
+        "whether other writers have written to 2 target partitions cannot be told: several source "
+        "partitions are copied into it"
+    ]
+    assert OtherWriters((one,), untold=untold.untold).records == 1
+    usual = OtherWriters(untold={NOT_MAPPED: 1, PARTLY_MAPPED: 1, NOTHING_COPIED: 1})
+    assert (usual.records, usual.notes()) == (0, [])
     unread = OtherWriters(unread={"the principal may not read it": 2})
     assert unread.records is None
     assert unread.describe() == [

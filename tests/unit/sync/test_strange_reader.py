@@ -14,7 +14,12 @@ from k2ktui.config import load
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters, StrangeRecords
+from k2ktui.engine.mapping.strange_records import (
+    NOT_MAPPED,
+    PARTLY_MAPPED,
+    OtherWriters,
+    StrangeRecords,
+)
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
@@ -222,6 +227,21 @@ def test_what_was_followed_by_copies_is_found_by_the_mapping(look: Looked, targe
     assert "cannot be used" in why
     writers = look(now, 21, {AT: replica})
     assert writers == OtherWriters((StrangeRecords("t", 0, 11, 14, 3, (STRANGER,), 0),))
+
+
+def test_a_mapping_that_does_not_reach_back_to_the_first_copy_is_said(
+    look: Looked, target: Target
+) -> None:
+    target.batches = {TARGET: [batch(11, 4, OWN)]}
+    columns = MappingRanges()
+    rows = np.array([(0, 5, 5), (5, 15, 5)], dtype=np.int64)
+    columns.append(rows[:, 0], rows[:, 1], rows[:, 2])
+    now = state(position((15, 20), first=0))
+    replica = Replica(now.positions[AT], {TARGET: columns})
+    for _ in range(2):
+        writers = look(now, 21, {AT: replica})
+        assert (dict(writers.untold), writers.records) == ({PARTLY_MAPPED: 1}, 0)
+        assert writers.notes() == []
 
 
 def test_a_topic_that_was_moved_is_written_by_its_clients(look: Looked, target: Target) -> None:
