@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from k2ktui.engine.mapping.intervals import OffsetIntervals, Span
+from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
 from k2ktui.engine.mapping.replica import Replica, TargetPartition
 from k2ktui.engine.records.state import Landed
 from k2ktui.text import counted, list_names, safe_message, safe_text
@@ -171,7 +171,7 @@ class CopyLog:
     def __init__(self) -> None:
         self.known_from: int | None = None
         self.has_looked_back = False
-        self._gaps = OffsetIntervals()
+        self._gaps, self._given_up = OffsetIntervals(), OffsetIntervals()
         self._known_to = 0
         self._strange: list[WrittenBatch] = []
         self._at_least = False
@@ -210,6 +210,9 @@ class CopyLog:
 
     def see(self, landed: Landed | None, stable: int) -> None:
         """Take note of a reading: what it leaves unexplained must be read; see ``unexplained``."""
+        if self.known_from is not None and stable < self._known_to:  # the log has lost records
+            self._known_to = stable
+            self._forget(stable, FOREVER)
         for low, high in self.unexplained(landed, stable):
             self._gaps.add(low, high)
         if self.known_from is None:
@@ -234,19 +237,29 @@ class CopyLog:
         """
         self._gaps = OffsetIntervals(left)
         self._strange += [batch for batch in batches if batch.producer not in registered]
+        self._strange.sort(key=lambda batch: batch.first)
         if len(self._strange) > _MOST_STRETCHES:
-            del self._strange[_MOST_STRETCHES:]
+            del self._strange[:-_MOST_STRETCHES]  # the newest are deleted last
             self._at_least = True
 
     def give_up(self) -> None:
         """Leave the gaps unread: where some records are strange, more of them change little."""
         self._at_least |= bool(self._gaps)
+        spans = (*self._given_up.all(), *self._gaps.all())
+        self._given_up = OffsetIntervals(spans[-_MOST_STRETCHES:])
         self._gaps = OffsetIntervals()
 
     def forget_before(self, start: int) -> None:
         """Forget the strange records before a log start offset."""
-        self._strange = [batch for batch in self._strange if batch.end > start]
-        self._at_least &= bool(self._strange)
+        self._forget(0, start)
+
+    def _forget(self, low: int, high: int) -> None:
+        self._strange = [one for one in self._strange if one.first < low or one.end > high]
+        for spans in (self._gaps, self._given_up):
+            spans.forget(low, high)
+        if not self._strange:  # whether there are more is a question again
+            self._gaps = OffsetIntervals([*self._given_up.all(), *self._gaps.all()])
+            self._given_up, self._at_least = OffsetIntervals(), False
 
     def describe(self, at: TargetPartition) -> StrangeRecords | None:
         """Return the strange records; None if none is known."""

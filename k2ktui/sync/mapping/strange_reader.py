@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
@@ -30,7 +31,7 @@ from k2ktui.engine.mapping.strange_records import (
     find_unnamed,
 )
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import WireClient
@@ -47,7 +48,10 @@ log = logging.getLogger(__name__)
 
 # A view waits for it: what was not read by then is read with the next one.
 _READ_S = 1.5
-_REGISTRATIONS_S = 10.0
+_REGISTRATIONS_S = 2.0
+_LATE = f"not read within {_READ_S:g} s"  # as a fetcher says it that met no trouble
+# Where nothing waits.
+_ONCE_S = 30.0
 # Of one partition with each reading.
 _MOST_BYTES = 1 << 20
 
@@ -120,7 +124,13 @@ class StrangeReader:
         ends, fed = target.ends, self._choose(copier, target, untold)
         landed = {at: fed[at][1].landed_on(at) for at in fed}
         logs = {at: self._logs.setdefault((at, target.ids[at[0]]), CopyLog()) for at in fed}
-        late = [at for at, one in logs.items() if one.unexplained(landed[at], ends[at])]
+        self._logs = {key: self._logs[key] for key in self._logs if _exists(key, target)}
+        expected = expected_writers(self._config)
+        late = [
+            at
+            for at, one in logs.items()
+            if not (expected and one.is_strange) and one.unexplained(landed[at], ends[at])
+        ]
         if late:
             positions = read_copier().positions
             for at in late:
@@ -129,13 +139,12 @@ class StrangeReader:
         for at, one in logs.items():
             one.see(landed[at], ends[at])
         self._look_back(fed, logs, replicas, untold)
-        expected = expected_writers(self._config)
+        self._forget_deleted(logs)
         if expected:
             for one in logs.values():
                 if one.is_strange:
                     one.give_up()
         self._read_gaps(logs, copier.registered or frozenset(), untold, unread)
-        self._forget_deleted(logs)
         return OtherWriters(_describe(logs), "", dict(untold), dict(unread), expected)
 
     def close(self) -> None:
@@ -225,6 +234,13 @@ class StrangeReader:
             self._fetcher.run(scans, _READ_S)
             ids = {batch.producer for scan in scans.values() for batch in scan.batches}
             registered = self._find_registered(ids - {-1}, own)
+        except RegistrationsUnavailable as error:
+            log.debug("strange records: registrations not read: %s", error)
+            if error.is_lasting or error.__cause__ is not None:
+                unread[str(error)] += len(with_gaps)
+            else:
+                untold[_MORE_TO_READ] += len(with_gaps)
+            return
         except K2kError as error:
             log.debug("strange records: the cause", exc_info=error)
             unread[error.message] += len(with_gaps)
@@ -234,14 +250,17 @@ class StrangeReader:
             one.learn(scan.batches, registered, scan.left)
             if one.gaps and one.is_strange:
                 one.give_up()
+            elif one.gaps and scan.refused not in ("", _LATE):
+                unread[scan.refused] += 1
             elif one.gaps:
-                (unread if scan.refused else untold)[scan.refused or _MORE_TO_READ] += 1
+                untold[_MORE_TO_READ] += 1
 
     def _find_registered(self, ids: Collection[int], own: Collection[int]) -> Collection[int]:
         """Return the producer ids of pipelines; registrations are read if one is not known yet.
 
         Raises:
-            Refused: they cannot be read.
+            ConnectionFailed: the target does not answer.
+            RegistrationsUnavailable: they cannot be read.
         """
         reader = self._registrations
         if not set(ids).difference(own, reader.registrations, self._strangers):
@@ -249,11 +268,8 @@ class StrangeReader:
         options = wire(self._target.config, "consumer")
         with closing(WireClient(options, self._target.label)) as client:
             client.open(_REGISTRATIONS_S)
-            try:
-                client.run(lambda connection: reader.read(connection, _REGISTRATIONS_S))
-                reader.check_known(ids)
-            except RegistrationsUnavailable as error:
-                raise Refused(str(error)) from error
+            client.run(lambda connection: reader.read(connection, _REGISTRATIONS_S))
+            reader.check_known(ids)
         registered = {*own, *reader.registrations}
         self._strangers.update(set(ids) - registered)
         return registered
@@ -295,9 +311,13 @@ def read_strange(
         closing(PipelineMappings(config, target, some_topics=some_topics)) as mappings,
         closing(StrangeReader(config, target)) as reader,
     ):
-        copier = mappings.read_copier()
-        ends = read_target_ends(target, copier)
-        return reader.read(copier, ends, mappings.read_copier, replicas)
+        until = monotonic() + _ONCE_S
+        while True:
+            copier = mappings.read_copier()
+            ends = read_target_ends(target, copier)
+            writers = reader.read(copier, ends, mappings.read_copier, replicas)
+            if _MORE_TO_READ not in writers.untold or monotonic() > until:
+                return writers
 
 
 def read_target_ends(target: Cluster, copier: CopierState) -> TargetEnds:
@@ -316,6 +336,11 @@ def read_target_ends(target: Cluster, copier: CopierState) -> TargetEnds:
     where = [at for at in wanted if at[0] in ids]
     ends = target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     return TargetEnds(ids, ends)
+
+
+def _exists(key: tuple[TargetPartition, str], target: TargetEnds) -> bool:
+    (topic, _), topic_id = key
+    return target.ids.get(topic) == topic_id
 
 
 def _describe(logs: Mapping[TargetPartition, CopyLog]) -> tuple[StrangeRecords, ...]:

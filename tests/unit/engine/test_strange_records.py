@@ -283,6 +283,29 @@ def test_what_cannot_be_read_stays_to_be_read() -> None:
     assert log.copy.describe(TARGET) == StrangeRecords("t", 0, 3, 4, 1, (STRANGER,), 0, True)
     log.copy.forget_before(4)
     assert log.copy.describe(TARGET) is None
+    assert log.copy.gaps == ((4, 6),), "what was given up is a question again"
+
+
+def test_a_log_that_has_lost_records_is_read_again_from_there() -> None:
+    log = Log()
+    log.write(STRANGER, 2)
+    log.look(late=False)
+    log.write(STRANGER, 6)
+    log.look(late=False)
+    assert log.found == {2, 3, 4, 5, 6, 7}
+    del log.entries[4:]
+    log.look(late=False)
+    assert log.found == {2, 3}
+    log.write(STRANGER, 3)
+    log.look(late=False)
+    assert log.found == {2, 3, 4, 5, 6}
+
+
+def test_the_newest_stretches_are_kept() -> None:
+    copy = CopyLog()
+    copy.learn([WrittenBatch(2 * n, 2 * n + 1, STRANGER, 1) for n in range(1_500)], (), ())
+    one = copy.describe(TARGET)
+    assert one is not None and (one.first, one.end, one.at_least) == (1_000, 2_999, True)
 
 
 @pytest.mark.parametrize(

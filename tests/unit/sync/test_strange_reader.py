@@ -25,7 +25,10 @@ from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.state import FirstLanded, Landed, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.batch import TRANSACTIONAL, Batch
-from k2ktui.replication.copying.registration_reader import RegistrationReader
+from k2ktui.replication.copying.registration_reader import (
+    RegistrationReader,
+    RegistrationsUnavailable,
+)
 from k2ktui.sync.mapping import strange_reader
 from k2ktui.sync.mapping.source import CopierState
 from k2ktui.sync.mapping.strange_reader import StrangeReader, TargetEnds
@@ -55,6 +58,7 @@ class Target:
     starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
     refusal: str = ""
     down: bool = False
+    unavailable: Exception | None = None
     registered: tuple[int, ...] = ()
     config: object = None
     label: str = "target"
@@ -102,6 +106,8 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Target:
 
         def run(self, _: object) -> None:
             made.registrations_read += 1
+            if made.unavailable:
+                raise made.unavailable
             reader.registrations.update(
                 {n: ProducerRegistration(n, "a", "b") for n in made.registered}
             )
@@ -205,6 +211,40 @@ def test_what_is_known_stays_while_the_target_does_not_answer(look: Looked, targ
     assert (writers.strange, writers.unread) == (strange, {"no route": 1})
 
 
+def test_what_only_takes_longer_is_no_refusal(look: Looked, target: Target) -> None:
+    target.refusal = "not read within 1.5 s"
+    writers = look(state(position((0, 10))), 13)
+    assert (writers.unread, len(writers.untold), writers.records) == ({}, 1, None)
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_registrations_that_only_take_longer_are_no_refusal(
+    look: Looked, target: Target, is_lasting: bool
+) -> None:
+    target.batches = {TARGET: [batch(11, 2, STRANGER)]}
+    target.unavailable = RegistrationsUnavailable("no", unauthorized=is_lasting)
+    writers = look(state(position((0, 10))), 13)
+    assert (dict(writers.unread), len(writers.untold)) == (
+        {"no": 1} if is_lasting else {},
+        not is_lasting,
+    )
+
+
+def test_what_was_given_up_is_read_when_the_rest_is_deleted(look: Looked, target: Target) -> None:
+    size = 600_000
+    target.batches = {TARGET: [batch(11 + 5 * n, 5, STRANGER, size) for n in range(6)]}
+    assert look(state(position((0, 10))), 41).records == 10
+    target.starts = {TARGET: 21}
+    [one] = look(state(position((0, 10))), 41).strange
+    assert (one.first, one.records) == (21, 10)
+
+
+def test_a_topic_that_is_gone_is_forgotten(look: Looked) -> None:
+    look(state(position((0, 10))), 11)
+    look.reader.read(state(position((0, 10))), TargetEnds({}, {}), lambda: state(position()))
+    assert not look.reader._logs  # noqa: SLF001
+
+
 def test_many_headers_are_read_a_part_at_a_time(look: Looked, target: Target) -> None:
     size = 600_000
     target.batches = {TARGET: [batch(11 + 5 * n, 5, OWN, size) for n in range(6)]}
@@ -291,4 +331,4 @@ def test_where_others_write_it_is_seen_once(
     target.batches = {TARGET: [batch(11, 2, STRANGER), batch(13, 20, STRANGER)]}
     assert look(state(position((0, 10))), 13).expected
     assert look(state(position((0, 10))), 33).records == 0
-    assert target.fetches == 1
+    assert (target.fetches, look.asked) == (1, 1)
