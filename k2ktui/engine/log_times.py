@@ -56,6 +56,11 @@ class LogEnds:
     def __len__(self) -> int:
         return len(self._ends)
 
+    @property
+    def end(self) -> int:
+        """The latest end; -1 before the first reading."""
+        return self._ends[-1] if self._ends else -1
+
     def add(self, end: int, at: float) -> None:
         """Add the end that was read at ``at``, in epoch seconds, increasing."""
         if self._ends and end < self._ends[-1]:  # truncated, or another topic of this name
@@ -151,6 +156,8 @@ class CommitTimes:
         wanted: list[tuple[int, bool, Where]] = []
         for where, log in self._logs.items():
             bound = bounds[where]
+            if bound.high < log.ends.end:
+                log.commits = {}  # other records have the same offsets
             log.ends.add(bound.high, at)
             places = {max(offset, bound.start) for offset in offsets[where]}
             log.commits = {

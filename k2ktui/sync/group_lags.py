@@ -79,8 +79,8 @@ class GroupLagReader:
         return replace(self._last, target_ends=there, at=snapshot.commits_at)
 
     def measure(self, snapshot: Snapshot, groups: Collection[str]) -> dict[str, GroupLag]:
-        """Return the lags of groups of a snapshot; see :meth:`read`."""
-        if not groups:
+        """Return the lags of groups of a snapshot; none while the source is down."""
+        if not groups or snapshot.source_down:
             return {}
         wanted = {name: snapshot.source[name] for name in groups}
         part = replace(snapshot, source=wanted, source_later={})
@@ -112,7 +112,7 @@ class GroupLagReader:
             if at in stable and at in high
         }
         self._read_records(commits, bounds)
-        return ReadLogs(stable, written=self._times.times())
+        return ReadLogs(stable, written=self._times.times(), high=high)
 
     def _read_records(
         self,

@@ -26,6 +26,8 @@ class GroupLag(NamedTuple):
 
 
 NO_LAG = GroupLag(0, 0.0)
+# A producer whose clock is wrong by more has given its record a time that says nothing.
+_AHEAD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class ReadLogs:
         target_ends: the same of target partitions, for groups that a failover has moved there.
         written: when the records at committed offsets were written.
         at: when the groups' offsets were read, in epoch seconds.
+        high: high watermarks of source partitions, up to which groups may read.
     """
 
     ends: Mapping[Partition, int] = field(default_factory=dict)
     target_ends: Mapping[Partition, int] = field(default_factory=dict)
     written: WrittenTimes = field(default_factory=dict)
     at: float = 0.0
+    high: Mapping[Partition, int] = field(default_factory=dict)
 
 
 NO_LOGS = ReadLogs()
@@ -61,10 +65,12 @@ def _measure(row: GroupRow, logs: ReadLogs) -> GroupLag:
         return NO_LAG if records == 0 else GroupLag(records)
     where, offset = (row.topic, row.partition), row.source_offset
     records = count_lag(offset, logs.ends.get(where))
-    if not records or offset is None:
-        return GroupLag() if records is None else NO_LAG
+    if offset is None or records is None or offset > logs.high.get(where, offset):
+        return GroupLag()  # ahead of the log's end, it is no position in this log
+    if not records:
+        return NO_LAG
     written = logs.written.get(where, {}).get(offset)
-    if written is None or math.isnan(written):
+    if written is None or math.isnan(written) or _AHEAD_S < written - logs.at < math.inf:
         return GroupLag(records, None, 1)
     # Read after the commits, the log may have the record that the group had not yet seen.
     return GroupLag(records, max(0.0, logs.at - written))

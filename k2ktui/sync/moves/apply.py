@@ -300,11 +300,21 @@ class Applier:
         writes = make_deletions(group, view, expected, written.get(group), prefix)
         done = self._report_if_interrupted(writes, DELETE)
         if done.complete and len(writes) == len(view.offsets):
-            # Without offsets, brokers would delete it themselves some minutes later.
-            for name, why in self._target.groups.delete([group]).items():
-                if why:
-                    log.info("group %s not deleted, it has no offset: %s", safe_text(name), why)
+            self._delete_empty(group)
         return done
+
+    def _delete_empty(self, group: str) -> None:
+        """Delete a group without offsets, which brokers would do themselves some minutes later."""
+        try:
+            # Its clients may have committed since its offsets were deleted.
+            view = self._target.views([group]).get(group)
+            if view is None or view.offsets or view.unsettled or view.error:
+                return
+            why = self._target.groups.delete([group]).get(group, "")
+        except K2kError as error:
+            why = error.message
+        if why:
+            log.info("group %s not deleted, it has no offset: %s", safe_text(group), why)
 
     def _report_if_interrupted(
         self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""

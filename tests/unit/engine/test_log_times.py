@@ -91,6 +91,14 @@ def test_what_retention_deleted_is_not_the_next_record() -> None:
     assert times.times() == {AT: {40: -50.0}}
 
 
+def test_a_log_that_was_made_again_has_other_records() -> None:
+    times = CommitTimes()
+    times.observe({AT: {40}}, {AT: LogSpan(0, 100, 100)}, 0.0)
+    times.learn({(*AT, 40): -7200.0})
+    assert times.observe({AT: {40}}, {AT: LogSpan(0, 50, 50)}, 5.0) == [(*AT, 40)]
+    assert times.times() == {AT: {}}
+
+
 def test_few_records_are_read_at_once_and_each_has_its_turn() -> None:
     times, left = CommitTimes(), set(range(3 * MOST_READ))
     for at in range(3):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from k2ktui.cli.changes import show_connections
 from k2ktui.cli.groups import apply
+from k2ktui.engine.moves.groups import GroupView
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import Refused
+from k2ktui.sync.moves.apply import Applier
 from k2ktui.sync.moves.plan_files import digest_files
 from tests.support.commands.in_process import Ended, invoke
 
@@ -142,3 +145,24 @@ def test_files_that_the_operator_names_are_used_as_they_are(file: Path, tmp_path
 def test_equal_files_have_digests_of_their_own_salt(file: Path) -> None:
     """Or a table of passwords would fit the plans of all pipelines."""
     assert digest_files([str(file)]) != digest_files([str(file)])
+
+
+@pytest.mark.parametrize(
+    ("now", "deleted"),
+    [
+        (GroupView("Empty", 0), ["billing"]),
+        (GroupView("Empty", 0, {("orders", 0): 5}), []),
+        (GroupView("", None, error="it cannot be read"), []),
+        (None, []),
+    ],
+)
+def test_a_group_that_has_committed_again_is_not_deleted(
+    now: GroupView | None, deleted: list[str]
+) -> None:
+    asked: list[str] = []
+    groups = SimpleNamespace(delete=lambda names: asked.extend(names) or {})
+    target = SimpleNamespace(views=lambda _: {} if now is None else {"billing": now}, groups=groups)
+    applier = object.__new__(Applier)
+    applier._target = target  # type: ignore[assignment]
+    applier._delete_empty("billing")
+    assert asked == deleted

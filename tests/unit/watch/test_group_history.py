@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from k2ktui.engine.log_times import CommitTimes, LogSpan
-from k2ktui.engine.moves.groups import Finding
+from k2ktui.engine.moves.groups import Finding, Snapshot
 from k2ktui.engine.moves.lags import GroupLag, ReadLogs, measure_lags, sum_group_lags
 from k2ktui.engine.moves.ratings import GroupSummary
 from k2ktui.engine.trend import Direction
+from k2ktui.sync.group_lags import GroupLagReader
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.model import PartName, View, pause_view
 from tests.support.console.views import Made
@@ -123,3 +124,20 @@ def test_the_lag_of_a_group_is_the_sum_and_the_oldest() -> None:
     assert measure_lags(made.rows[:1], ReadLogs()) == [GroupLag()]
     caught_up = replace(made.rows[0], source_offset=100)
     assert measure_lags([caught_up], logs) == [GroupLag(0, 0.0)]
+
+
+def test_a_time_in_the_future_and_a_position_beyond_the_log_say_nothing() -> None:
+    made, where = Made(), ("orders", 0)
+    made.group("billing", made.partition("orders", 0, end=100))
+    logs = ReadLogs({where: 100}, {}, {}, 1_000.0, {where: 110})
+    for ahead, lag in ((30.0, GroupLag(5, 0.0)), (90.0, GroupLag(5, None, 1))):
+        timed = replace(logs, written={where: {95: logs.at + ahead}})
+        assert measure_lags(made.rows, timed) == [lag]
+    for offset, lag in ((110, GroupLag(0, 0.0)), (111, GroupLag())):
+        assert measure_lags([replace(made.rows[0], source_offset=offset)], logs) == [lag]
+
+
+def test_while_the_source_is_down_no_lag_is_measured() -> None:
+    down = Snapshot("orders", "s", "t", 1.0, 0.0, source_down="no route")
+    reader = object.__new__(GroupLagReader)
+    assert reader.measure(down, ["billing"]) == {}
