@@ -10,7 +10,7 @@ import pytest
 
 from k2ktui.cli.changes import show_connections
 from k2ktui.cli.groups import apply
-from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import Refused
 from k2ktui.sync.moves.apply import Applier
@@ -151,7 +151,7 @@ def test_equal_files_have_digests_of_their_own_salt(file: Path) -> None:
     ("now", "deleted"),
     [
         (GroupView("Empty", 0), ["billing"]),
-        (GroupView("Empty", 0, {("orders", 0): 5}), []),
+        (GroupView("Empty", 0, {("orders", 0): CommittedOffset(5)}), []),
         (GroupView("", None, error="it cannot be read"), []),
         (None, []),
     ],
@@ -160,7 +160,12 @@ def test_a_group_that_has_committed_again_is_not_deleted(
     now: GroupView | None, deleted: list[str]
 ) -> None:
     asked: list[str] = []
-    groups = SimpleNamespace(delete=lambda names: asked.extend(names) or {})
+
+    def delete(names: list[str]) -> dict[str, str]:
+        asked.extend(names)
+        return {}
+
+    groups = SimpleNamespace(delete=delete)
     target = SimpleNamespace(views=lambda _: {} if now is None else {"billing": now}, groups=groups)
     applier = object.__new__(Applier)
     applier._target = target  # type: ignore[assignment]
