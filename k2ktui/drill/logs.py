@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.producers import Written
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.clients import Cluster, Partition, partitions_of
 from k2ktui.kafka.topic_description import is_missing
 from k2ktui.log.content import ContentReader, KafkaRecord
@@ -175,7 +175,7 @@ class SourceLogs:
         starts = {(end.at.topic, end.at.partition): end.high for end in before}
         try:
             return self._writers.read(starts) if starts else []
-        except (ConnectionFailed, TimedOut) as error:
+        except K2kError as error:
             log.info("producers on the source not read: %s", error.message)
             return []
 

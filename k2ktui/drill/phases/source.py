@@ -21,7 +21,7 @@ from k2ktui.drill.phases.redirect import cut_off, try_cut_off
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.changes import dump_names, read_denied_topics
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, Fence
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, DrillOptions, Fence
 from k2ktui.engine.drill.steps import drill_command, find_change
 from k2ktui.engine.members import name_groups
 from k2ktui.engine.moves.groups import GroupView
@@ -68,7 +68,11 @@ def run_fence_producers(session: Session) -> PhaseResult:
         if session.drill.options.fence is Fence.ACL:
             _fence_by_acl(session, logs)
         if session.drill.options.fence is Fence.CUT_OFF:
-            needed = min(_STILL_S, needed)
+            redirect = session.config.drill.redirect
+            # A command may leave connections open that HAProxy closes.
+            is_closed = redirect is not None and redirect.haproxy is not None
+            if is_closed and needed == DrillOptions().frozen_s:
+                needed = _STILL_S
             if (held := cut_off(session)) is not None:
                 return held
         return _prove_frozen(session, logs, needed)
@@ -102,21 +106,22 @@ def _prove_frozen(session: Session, logs: SourceLogs, needed: float) -> PhaseRes
     by_people = session.drill.options.fence.is_by_people
     way = "" if by_people else f"; wait until they stop, or take the fence back: {abort}"
     before: list[SourceLogEnd] = []
-    since, writers = monotonic(), Writers()
+    since, is_first, writers = monotonic(), True, Writers()
 
     def look() -> tuple[bool, str]:
-        nonlocal before, since
+        nonlocal before, since, is_first
         ends = logs.read()
+        read_at = monotonic()
         written = count_written(before, ends) if before else {}
         held = [end.at for end in ends if end.in_transactions]
         # What was open before the first reading is told by its first offset.
         moved = [end for end in before or _begin_at_stable(ends) if end.at in {*written, *held}]
         writers.add(logs.read_writers(moved), monotonic())
         _note_writers(session, writers)
-        if written or held:
-            since = monotonic()
-        before = ends
-        still = monotonic() - since
+        if written or held or is_first:
+            since = read_at
+        before, is_first = ends, False
+        still = read_at - since
         who = name_writers(writers.list())
         if held:
             text = f"open transactions on {name_partitions(held)}"
@@ -147,7 +152,13 @@ def _note_writers(session: Session, writers: Writers) -> None:
     """Write into the journal who is seen to write for the first time."""
     new = writers.list_new(_MOST_NAMED)
     if new:
-        text = f"written to the source while it is fenced: {name_writers(new, _MOST_NAMED)}"
+        is_by_people = session.drill.options.fence.is_by_people
+        what = (
+            "still written to the source"
+            if is_by_people
+            else ("written to the source while it is fenced")
+        )
+        text = f"{what}: {name_writers(new, _MOST_NAMED)}"
         session.write(text, phase=str(DrillPhase.FENCE_PRODUCERS))
 
 

@@ -1,11 +1,22 @@
-"""What phases of a drill say about rows of a plan, without clusters."""
+"""What phases of a drill say about rows of a plan and prove of a fence, without clusters."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from k2ktui.drill.logs import SourceLogEnd, SourceLogs
+from k2ktui.drill.phases import source
 from k2ktui.drill.phases.moves import find_unapplied
+from k2ktui.engine.drill.model import DrillOptions, Fence
 from k2ktui.engine.moves.plan import Action
+from k2ktui.engine.producers import Producer, Written
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import Refused
+from tests.support.drill.made_drills import switched_over
 from tests.unit.engine.test_plan import PLAN, ROW
 
 
@@ -16,3 +27,71 @@ def test_rows_beyond_those_that_are_named_are_counted() -> None:
     assert unapplied[0] == "g t-0: 3 is committed, 7 was planned"
     assert (len(unapplied), unapplied[-1]) == (21, "and 3 more")
     assert len(find_unapplied(replace(PLAN, rows=tuple(rows[:20])))) == 20
+
+
+class Logs:
+    """Logs of one partition: readings of its end, each of which takes a minute."""
+
+    def __init__(self, clock: list[float], *ends: int) -> None:
+        self._clock, self._ends, self.read_count = clock, ends, 0
+
+    def read(self) -> list[SourceLogEnd]:
+        self._clock[0] += 60.0
+        end = self._ends[min(self.read_count, len(self._ends) - 1)]
+        self.read_count += 1
+        return [SourceLogEnd(SourcePartition("t", 0), end, 0, end, end)]
+
+    def read_writers(self, before: list[SourceLogEnd]) -> list[Written]:
+        self._clock[0] += 60.0
+        return [Written(("t", 0), Producer(7, 0), 1, 5)] if before else []
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def session_of(logs: Logs, **options: Any) -> Any:
+    drill = replace(switched_over(), options=DrillOptions(**options))
+    fake = SimpleNamespace(drill=drill, written=[])
+
+    def wait(_: object, look: Any, **__: object) -> None:
+        while not look()[0]:
+            pass
+
+    fake.wait, fake.open_logs, fake.change_drill = wait, lambda: logs, lambda _: None
+    fake.write = lambda text, **_: fake.written.append(text)
+    return fake
+
+
+@pytest.mark.parametrize(("ends", "count"), [([5], 2), ([5, 6], 3)])
+def test_a_fence_is_proven_by_two_readings_with_the_time_between(
+    ends: list[int], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(source, "monotonic", lambda: clock[0])
+    logs = Logs(clock, *ends)
+    session = session_of(logs)
+    source.run_fence_producers(session)
+    assert logs.read_count == count
+    assert all(text.startswith("still written to the source: ") for text in session.written)
+
+
+def test_only_haproxy_needs_less_time_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed: list[float] = []
+    monkeypatch.setattr(source, "cut_off", lambda _: None)
+    monkeypatch.setattr(source, "_prove_frozen", lambda *args: needed.append(args[2]))
+    for haproxy, frozen in [(None, 30.0), ({}, 30.0), ({}, 60.0), ({}, 3.0)]:
+        session = session_of(Logs([0.0]), fence=Fence.CUT_OFF, frozen_s=frozen)
+        redirect = SimpleNamespace(haproxy=haproxy)
+        session.config = SimpleNamespace(drill=SimpleNamespace(redirect=redirect))
+        source.run_fence_producers(session)
+    assert needed == [30.0, 5.0, 60.0, 3.0]
+
+
+def test_a_refused_naming_of_producers_fails_no_phase() -> None:
+    class Refusing:
+        def read(self, _: object) -> list[Written]:
+            raise Refused("not now")
+
+    logs = cast(Any, SourceLogs.__new__(SourceLogs))
+    logs._writers = Refusing()
+    assert logs.read_writers([SourceLogEnd(SourcePartition("t", 0), 5, 0, 5, 5)]) == []
