@@ -85,6 +85,15 @@ class Recorder:
         try:
             # Group names and offsets are private to the user.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError as error:
+            raise ConfigError(
+                f"{safe_text(path)} already exists",
+                unchanged="It was not changed.",
+                hint="Choose a new file to record to.",
+            ) from error
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("pragma journal_mode=wal")
             self._db.execute("pragma synchronous=normal")
@@ -92,16 +101,9 @@ class Recorder:
             self._db.execute("insert into meta values('schema', ?)", (SCHEMA,))
             if kept_for:
                 self._db.execute("insert into meta values(?, ?)", (_KEPT_FOR, kept_for))
-        except FileExistsError as error:
-            raise ConfigError(
-                f"{safe_text(path)} already exists",
-                unchanged="It was not changed.",
-                hint="Choose a new file to record to.",
-            ) from error
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
-                f"{safe_text(path)} cannot be written to: {_reason(error)}"
-            ) from error
+        except sqlite3.Error as error:
+            self._discard()
+            raise _unwritable(path, error) from error
 
     def add(self, view: View) -> None:
         """Record a view; thread-safe."""
@@ -141,6 +143,14 @@ class Recorder:
             self._rehearsals = view.rehearsals
             yield _REHEARSALS, _pack(dumps_rehearsals(view.rehearsals))
 
+    def _discard(self) -> None:
+        """Remove a file that could not be begun: nothing says what it is."""
+        with suppress(AttributeError, sqlite3.Error):  # it may not have been opened
+            self._db.close()
+        for part in _parts(self.path):
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Merge the SQLite journal into the file, so that read-only media can hold it."""
         with self._lock, suppress(sqlite3.Error):
@@ -173,6 +183,7 @@ class RecordingDirectory:
         self._stem = re.sub(r"[^A-Za-z0-9._-]", "_", pipeline)[:_LONGEST_STEM]
         self._period_s = _HOUR_S if keep_s < _BY_DAY_S else _DAY_S
         self._tried_at = self._looked_at = -math.inf
+        self._newest = path
         try:
             path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
@@ -190,13 +201,12 @@ class RecordingDirectory:
             try:
                 self._recorder = self._begin(now)
             except ConfigError as error:
-                self.error = f"nothing is recorded: {error.message}"
+                self.error = self._recorder.error = f"nothing is recorded: {error.message}"
                 log.warning("%s", self.error)
                 return
         self._recorder.add(view)
         self.error = self._recorder.error
         if abs(now - self._looked_at) >= _LOOK_S:
-            self._looked_at = now
             self._remove_old(now)
 
     def close(self) -> None:
@@ -205,21 +215,25 @@ class RecordingDirectory:
 
     def _begin(self, now: float) -> Recorder:
         self._tried_at = self._began_at = now
+        # First, as without it there may be no room for another file.
+        self._remove_old(now)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         number, path = 1, self.path / f"{self._stem}-{stamp}.k2k"
         while path.exists():
             number, path = number + 1, self.path / f"{self._stem}-{stamp}-{number}.k2k"
+        self._newest = path
         return Recorder(path, self._pipeline)
 
     def _remove_old(self, now: float) -> None:
+        self._looked_at = now
         pattern = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z(-\d+)?\.k2k")
         with suppress(OSError):
             for path in sorted(self.path.iterdir()):
-                if pattern.fullmatch(path.name) and path != self._recorder.path:
+                if pattern.fullmatch(path.name) and path != self._newest:
                     self._remove_if_old(path, now)
 
     def _remove_if_old(self, path: Path, now: float) -> None:
-        parts = [path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "")]
+        parts = _parts(path)
         try:
             status = path.lstat()
             written_at = max(part.lstat().st_mtime for part in parts if part.exists())
@@ -230,6 +244,11 @@ class RecordingDirectory:
                 log.info("recording %s is removed", path)
         except (OSError, ValueError) as error:
             log.warning("recording %s is not removed: %s", path, _reason(error))
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return the files of a recording, itself last."""
+    return [path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "")]
 
 
 def _kept_for(path: Path) -> str | None:
@@ -334,7 +353,9 @@ class Recording:
         if not key.startswith(_DRILL):
             return at, None  # of a later release
         drill_id = key.removeprefix(_DRILL)
-        return at, body and loads_drill(drill_id, _unpack(body, _LARGEST_CHANGE))
+        if body is None:
+            return at, None
+        return at, loads_drill(drill_id, _unpack(body, _LARGEST_CHANGE))
 
     def number_at(self, at: float) -> int:
         """Return the index of the last view at or before a time, 0 if there is none."""
@@ -386,6 +407,10 @@ def _require_tables(db: sqlite3.Connection, path: Path) -> set[str]:
                 hint="Make a recording with k2ktui -f FILE --record FILE.",
             )
     return tables
+
+
+def _unwritable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"{safe_text(path)} cannot be written to: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:

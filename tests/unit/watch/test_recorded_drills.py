@@ -81,6 +81,7 @@ def test_a_recording_of_an_earlier_release_has_no_drills(tmp_path: Path) -> None
     "change",
     [
         "update changes set body = x'00' where key like 'drill/%'",
+        "update changes set body = x'' where key like 'drill/%'",
         "update changes set body = 'text' where key like 'drill/%'",
         "update changes set body = 'ten' where key like 'beat/%'",
         "update changes set body = x'789c030000000001' where key = 'rehearsals'",

@@ -15,6 +15,7 @@ import pytest
 
 from k2ktui.cli.main import cli
 from k2ktui.errors import ConfigError
+from k2ktui.watch import recording
 from k2ktui.watch.recording import Recorder, Recording, RecordingDirectory
 from tests.support.commands.in_process import invoke
 from tests.support.console.views import NOON, usual
@@ -105,6 +106,25 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path) -> None:
     record(kept, NOON + 30, NOON + 90)
     assert kept.error == ""
     assert len(Recording(max(tmp_path.glob("*.k2k")))) == 1
+
+
+def test_a_file_that_cannot_be_begun_leaves_nothing_and_its_reason_stays(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = begin(tmp_path, DAY)
+    kept.close()
+    (old,) = tmp_path.iterdir()
+    monkeypatch.setattr(recording, "_TABLES", "no SQL")
+    clock[0] = NOON + DAY + 2 * HOUR
+    os.utime(old, (NOON, NOON))
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        begin(tmp_path, DAY)
+    assert names(tmp_path) == [], "old files go before there is room for a new one"
+    for after in (HOUR, HOUR + 1):
+        MADE.now = NOON + after
+        kept.add(MADE.view())
+        assert kept.error.startswith("nothing is recorded: ") and "syntax error" in kept.error
+    assert names(tmp_path) == []
 
 
 @pytest.mark.usefixtures("clock")
