@@ -20,7 +20,7 @@ from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.streams import ended_code, note_signals
 from k2ktui.cli.terminal.tables import print_json, print_pair, print_table
 from k2ktui.engine.severity import Severity
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.text import safe_text
@@ -55,11 +55,14 @@ def status(files: tuple[str, ...], as_json: bool, with_groups: bool, with_produc
 
     flow = load_flow(files)
     reading = read_once(flow, groups=with_groups, drills=True)
-    error = reading.source_error or reading.groups_error
+    error: K2kError | None = reading.source_error or reading.groups_error
     writers = None
     if with_producers and reading.source_error is None:
         keys = [row.key for row in reading.view.partitions]
-        writers = watch_writers(flow.config, keys)
+        try:
+            writers = watch_writers(flow.config, keys)
+        except K2kError as failed:
+            error = error or failed
     if as_json:
         print_json(status_object(reading, with_groups=with_groups, writers=writers))
     else:

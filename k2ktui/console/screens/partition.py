@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from threading import Thread
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -23,7 +23,6 @@ from k2ktui.console.visuals.shapes import Log, log_bounds, log_strip, marker, pi
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.producers import Writer
 from k2ktui.errors import K2kError
-from k2ktui.log.writers import WriterWatch
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.comparisons import compared_cell
@@ -33,6 +32,9 @@ from k2ktui.text import counted, first_lines, safe_message, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below
 from k2ktui.watch.severity import judge_partition
+
+if TYPE_CHECKING:
+    from k2ktui.log.writers import WriterWatch
 
 # The id of the column that draws the log, and the cells of its drawing.
 LOG, _STRIP = "log", 16

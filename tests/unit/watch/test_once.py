@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
+from k2ktui.cli import views
+from k2ktui.cli.main import cli
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import PipelineState
 from k2ktui.watch import once
 from k2ktui.watch.facts import Facts, GroupFacts, Known
 from k2ktui.watch.model import PartName
-from tests.support.console.views import Made
+from k2ktui.watch.once import Reading
+from tests.support.commands.in_process import invoke
+from tests.support.console.views import Made, usual
 from tests.support.drill.made_drills import switched_over
 from tests.support.jobs.jobs import config_of, write_pipeline
 
@@ -143,3 +149,20 @@ def test_without_the_target_there_is_nothing_to_show(
     with pytest.raises(ConnectionFailed):
         once.read_once(flow, groups=False)
     assert readers[PartName.SOURCE].closed
+
+
+def test_status_prints_what_it_read_although_it_cannot_be_told_who_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed: list[Any] = []
+
+    def fail(*_: object) -> NoReturn:
+        raise DOWN
+
+    monkeypatch.setattr(views, "load_flow", lambda _: SimpleNamespace(config=None))
+    monkeypatch.setattr(once, "read_once", lambda *_, **__: Reading(usual().view()))
+    monkeypatch.setattr(views, "watch_writers", fail)
+    monkeypatch.setattr(views, "print_status", lambda *_, **options: printed.append(options))
+    with pytest.raises(ConnectionFailed):
+        invoke(cli, "status", "-f", "orders.yaml", "--producers")
+    assert [options["writers"] for options in printed] == [None]
