@@ -23,7 +23,7 @@ from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import GroupRow
-from k2ktui.engine.moves.ratings import GroupSummary, rate_groups
+from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, rate_groups
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
@@ -57,10 +57,11 @@ LARGEST_VIEW = 256 << 20
 
 _TABLES = (PartitionRow, GroupRow, Point, AuditRow)
 # Drills have records of their own, which a recording keeps beside its views; ratings follow from
-# the rows.
+# the rows. Who is in a group is in no recording: with many groups, most of a view would be names.
 _NOT_RECORDED: Mapping[Any, tuple[str, ...]] = {
     View: ("drills", "rehearsals"),
     GroupSummary: ("rating",),
+    GroupSide: ("named",),
 }
 # Left out where there is none, and never null.
 _OPTIONAL = ("objectives", "last_comparison", "audit")

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.members import GroupMember
+from k2ktui.engine.members import GroupMember, sort_members
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import EMPTY_STATES, Finding, GroupRow, GroupView
 from k2ktui.engine.severity import Severity, SeverityLabel
@@ -19,7 +19,7 @@ from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.engine.trend import Direction
 from k2ktui.text import counted, safe_text
 
-# A view is kept in memory and recorded: of more members, the others are only counted.
+# A view is kept in memory: of more members, the others are only counted.
 _NAMED_MEMBERS = 50
 
 
@@ -410,4 +410,5 @@ def _summarize(
 def _side(view: GroupView | None) -> GroupSide:
     if view is None:
         return GroupSide()
-    return GroupSide(view.state, view.members, view.error, view.named[:_NAMED_MEMBERS])
+    named = tuple(sort_members(view.named)[:_NAMED_MEMBERS])
+    return GroupSide(view.state, view.members, view.error, named)

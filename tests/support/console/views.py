@@ -317,6 +317,15 @@ def runner(host: str = "bastion2", **values: Any) -> Runner:
     return Runner(**given)
 
 
+def without_members(view: View) -> View:
+    """Return a view as a recording has it: not by name who is in its groups."""
+    summaries = (
+        replace(of, source=replace(of.source, named=()), target=replace(of.target, named=()))
+        for of in view.summaries
+    )
+    return replace(view, summaries=tuple(summaries))
+
+
 def usual(pair: PipelinePair | None = None) -> Made:
     """Return a pipeline with a bit of everything: lag, a group that skips, one unmapped."""
     made = Made(pair or PipelinePair("orders"))

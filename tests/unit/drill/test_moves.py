@@ -92,6 +92,6 @@ def test_a_refused_naming_of_producers_fails_no_phase() -> None:
         def read(self, _: object) -> list[Written]:
             raise Refused("not now")
 
-    logs = cast(Any, SourceLogs.__new__(SourceLogs))
-    logs._writers = Refusing()
-    assert logs.read_writers([SourceLogEnd(SourcePartition("t", 0), 5, 0, 5, 5)]) == []
+    logs = cast(Any, SimpleNamespace(_writers=Refusing()))
+    end = SourceLogEnd(SourcePartition("t", 0), 5, 0, 5, 5)
+    assert SourceLogs.read_writers(logs, [end]) == []

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.moves.groups import Finding, GroupRow, GroupView, make_group_rows
 from k2ktui.engine.moves.ratings import (
@@ -118,6 +119,12 @@ def test_a_group_is_active_on_both_clusters_by_its_members_too() -> None:
     for source, target in ((IDLE, ACTIVE), (ACTIVE, GroupSide())):
         assert rate_group([ROW], source, target) is rate_group([], source, target)
         assert rate_group([], source, target) is Rating.IN_STEP
+
+
+def test_of_many_members_a_view_keeps_the_first_in_the_order_of_screens() -> None:
+    named = tuple(make_member(f"c{number:02}", "h") for number in reversed(range(60)))
+    (group,) = summarize_groups((), {"g": GroupView("Stable", 60, named=named)}, {})
+    assert [m.client_id for m in group.source.named] == [f"c{number:02}" for number in range(50)]
 
 
 def test_rows_of_a_group_that_cannot_be_read_on_the_target_do_not_say_not_moved() -> None:

@@ -17,7 +17,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.watch.codec import MalformedView, dumps_drill, loads_drill
 from k2ktui.watch.model import View
 from k2ktui.watch.recording import Recorder, Recording
-from tests.support.console.views import usual
+from tests.support.console.views import usual, without_members
 from tests.support.drill.made_drills import acted, fencing, listed, rehearsed, stopped
 
 
@@ -32,7 +32,7 @@ def night() -> list[View]:
         (rehearsed(),),
     ):
         made.drills = tuple(sorted(drills, key=lambda drill: drill.id, reverse=True))
-        views.append(made.view())
+        views.append(without_members(made.view()))
         made.now += 5
     return views
 
