@@ -58,8 +58,8 @@ log = logging.getLogger(__name__)
 
 BEAT_S = 5.0
 _SHOW_S = 1.0
-# The record holds a result for each group: with many, it is written less often.
-_MANY_GROUPS = 100
+# The record holds a result for each group and its clients: with many, it is written less often.
+_MANY = 100
 _POLL_S = 0.5
 
 
@@ -294,7 +294,9 @@ class Session:
     def show(self, phase: DrillPhase, live: str) -> None:
         """Show what a phase waits for or has found so far, at most once a second."""
         now = monotonic()
-        pause = _SHOW_S if len(self.drill.groups) <= _MANY_GROUPS else BEAT_S
+        groups = self.drill.groups
+        many = max(len(groups), sum(len(group.clients) for group in groups)) > _MANY
+        pause = BEAT_S if many else _SHOW_S
         if now - self._shown_at < pause:
             return
         self._shown_at = now

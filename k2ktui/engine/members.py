@@ -11,6 +11,8 @@ from k2ktui.text import join_first, list_texts, safe_text
 
 # What a client calls itself is text of any length.
 _LONGEST, _SHOWN = 200, 60
+# No topic has a longer name: what assigns one was made up.
+_LONGEST_TOPIC = 249
 _NAMED_TOPICS, _NAMED_SPANS = 3, 6
 _NAMED_GROUPS, _NAMED_MEMBERS = 3, 4
 
@@ -50,7 +52,7 @@ def make_member(
         host.removeprefix("/")[:_LONGEST],
         instance_id[:_LONGEST],
         None
-        if assigned is None
+        if assigned is None or any(len(topic) > _LONGEST_TOPIC for topic in assigned)
         else tuple(
             (topic, tuple(sorted({number for number in assigned[topic] if number >= 0})))
             for topic in sorted(assigned)

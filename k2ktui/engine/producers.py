@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from k2ktui.engine.members import describe_assigned
@@ -130,11 +130,33 @@ class Writer:
         }
 
 
+@dataclass(slots=True)
+class _Sum:
+    """What a producer has written so far."""
+
+    producer: Producer
+    last: dict[Partition, int] = field(default_factory=dict)
+    records: int = 0
+    is_cut: bool = False
+
+    def add(self, one: Written) -> None:
+        is_transactional = self.producer.is_transactional or one.producer.is_transactional
+        self.producer = replace(one.producer, is_transactional=is_transactional)
+        self.last[one.at] = max(one.last_offset, self.last.get(one.at, -1))
+        self.records += one.records
+        self.is_cut |= one.is_cut
+
+    def sum_up(self, before: int, seconds: float) -> Writer:
+        is_known = seconds > 0 and self.records > before
+        rate = (self.records - before) / seconds if is_known else None
+        return Writer(self.producer, dict(self.last), self.records, rate, self.is_cut)
+
+
 class Writers:
     """Who has written, over successive readings."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], list[Written]] = defaultdict(list)
+        self._seen: dict[tuple[int, int], _Sum] = {}
         # What the first reading has was written before it, at an unknown rate.
         self._before: dict[tuple[int, int], int] = {}
         self._began: float | None = None
@@ -144,10 +166,11 @@ class Writers:
     def add(self, written: Iterable[Written], now: float) -> None:
         """Take what was written since the last reading; ``now`` is in monotonic seconds."""
         for one in written:
-            self._seen[one.producer.id, one.producer.epoch].append(one)
+            key = one.producer.id, one.producer.epoch
+            self._seen.setdefault(key, _Sum(one.producer)).add(one)
         if self._began is None:
             self._began = now
-            self._before = {key: _count(of) for key, of in self._seen.items()}
+            self._before = {key: of.records for key, of in self._seen.items()}
         self._now = now
 
     def list_new(self, most: int) -> Sequence[Writer]:
@@ -160,25 +183,8 @@ class Writers:
     def list(self) -> Sequence[Writer]:
         """Return the writers, those that wrote most first."""
         seconds = 0.0 if self._began is None else self._now - self._began
-        writers = [_sum_up(of, self._before.get(key, 0), seconds) for key, of in self._seen.items()]
+        writers = [of.sum_up(self._before.get(key, 0), seconds) for key, of in self._seen.items()]
         return sorted(writers, key=lambda writer: (-writer.records, writer.producer.id))
-
-
-def _count(written: Iterable[Written]) -> int:
-    return sum(one.records for one in written)
-
-
-def _sum_up(written: Sequence[Written], before: int, seconds: float) -> Writer:
-    last: dict[Partition, int] = {}
-    for one in written:
-        last[one.at] = max(one.last_offset, last.get(one.at, -1))
-    records = _count(written)
-    producer = replace(
-        written[-1].producer, is_transactional=any(one.producer.is_transactional for one in written)
-    )
-    is_known = seconds > 0 and records > before
-    rate = (records - before) / seconds if is_known else None
-    return Writer(producer, last, records, rate, any(one.is_cut for one in written))
 
 
 def name_writers(writers: Sequence[Writer], most: int = _NAMED) -> str:

@@ -237,7 +237,7 @@ def run_watch_clients(session: Session) -> PhaseResult:
     # Without the source it is not known which groups were active: those that come are watched.
     unknown = {group.group for group in groups if group.was_active is None} & applied.keys()
     newest, changed_at = frozenset[str](), monotonic()
-    # The clients that have not come, by group, and when one of them came last.
+    # The clients that have not come, by group; the fewest, and since when there are so few.
     missing: dict[str, Clients] = {}
     left, left_at = -1, monotonic()
     reader = TargetClusterReader(session.config)
@@ -252,10 +252,10 @@ def run_watch_clients(session: Session) -> PhaseResult:
         late = [name for name in sorted(expected | seen) if not _is_started(watched[name])]
         awaits = unknown and (not seen or monotonic() - changed_at < _NO_MORE_S)
         now = sum(map(len, missing.values()))
-        if now != left:
+        if left < 0 or now < left:
             left, left_at = now, monotonic()
         # The others of a group follow its first client soon, or not at all.
-        follows = bool(left) and monotonic() - left_at < _NO_MORE_S
+        follows = bool(now) and monotonic() - left_at < _NO_MORE_S
         text = _describe_clients(watched, expected, unknown, missing)
         return not (late or awaits or follows), text
 

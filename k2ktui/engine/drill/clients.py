@@ -72,6 +72,8 @@ def see_on_source(
 ) -> Clients:
     """Return the clients of a group after its members on the source were read.
 
+    Of a group with as many members as before, those that are not among them were replaced.
+
     Args:
         known: the clients so far.
         members: its members now.
@@ -85,10 +87,11 @@ def see_on_source(
         if (member := matched.get(number)) is not None
         else client
         for number, client in enumerate(known)
+        if number in matched or len(seen) < len(known)
     )
     taken = {id(member) for member in matched.values()}
     new = [member for member in seen if id(member) not in taken]
-    most = max(0, min(room, MOST_OF_GROUP - len(known)))
+    most = max(0, min(room + len(known) - len(stay), MOST_OF_GROUP - len(stay)))
     return stay + tuple(
         GroupClient(m.client_id, m.host, m.instance_id, describe_assigned(m.assigned), now_ms)
         for m in new[:most]

@@ -86,6 +86,15 @@ def test_what_is_recorded_is_bounded() -> None:
     assert len(see_on_source((), many, 0, room=3)) == 3
 
 
+def test_clients_that_were_replaced_before_the_group_has_stopped_are_not_missed() -> None:
+    many = [make_member(f"c{n:03}", "h") for n in range(MOST_OF_GROUP)]
+    known = see_on_source((), many, 0)
+    restarted = [make_member(f"d{n:03}", "h") for n in range(MOST_OF_GROUP)]
+    known = see_on_source(known, restarted, 5, room=0)
+    assert [client.member for client in known] == restarted
+    assert see_on_source(known, restarted[:3], 9)[3:] == known[3:]
+
+
 def test_they_are_in_the_record_and_the_report_of_a_drill() -> None:
     clients = see_on_target(see_on_source((), [STATIC, FIRST], 1_000), [STATIC], 3_000)
     drill = replace(switched_over(), groups=(GroupResult("g", clients=clients),))

@@ -51,6 +51,7 @@ def test_spans_of_partitions_name_each_partition_once(numbers: set[int]) -> None
 def test_what_a_client_has_made_up_is_bounded_and_printable() -> None:
     member = make_member("x\x1b[2J" * 5000, "/h\n", "i" * 5000, {"t": [-1, 2, 2]})
     assert member.assigned == (("t", (2,)),)
+    assert make_member("c", "h", "", {"t" * 250: [1], "u": [2]}).assigned is None
     text = describe_member(member)
     assert "\x1b" not in text and "\n" not in text and len(text) < 400
 
