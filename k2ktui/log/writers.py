@@ -19,14 +19,14 @@ from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.admin.transaction_state import find_transactional_ids
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
-from k2ktui.kafka.wire.cluster import CoordinatorError, NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
 from k2ktui.kafka.wire.read_requests import READ_UNCOMMITTED
 from k2ktui.log.batch import Batch
 from k2ktui.log.fetcher import Fetcher
 
 # Partitions that are read at once; of more, the others are read the next time.
 _PARTITIONS = 50
-_READ_S, _NAMES_S = 5.0, 3.0
+_READ_S, _NAMES_S, _NAMES_AGAIN_S = 5.0, 3.0, 30.0
 
 
 class WriterReader:
@@ -34,12 +34,17 @@ class WriterReader:
 
     Args:
         cluster: the cluster; its consumer properties read logs, its admin properties names.
+
+    Attributes:
+        served: how far the partitions were read that a broker has answered for, the last time.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._fetcher = cluster, Fetcher(cluster)
         self._names: dict[int, str] = {}
         self._last: Partition = ("", -1)
+        self._names_at = 0.0
+        self.served: Mapping[Partition, int] = {}
 
     def close(self) -> None:
         """Disconnect."""
@@ -58,14 +63,19 @@ class WriterReader:
         self._last = order[-1] if order else ("", -1)
         asked = {at: _Headers(at, starts[at]) for at in order}
         self._fetcher.run(asked, _READ_S, isolation=READ_UNCOMMITTED)
+        self.served = {at: one.reached for at, one in asked.items() if one.is_served}
         return self._name([one for headers in asked.values() for one in headers.written()])
 
     def _name(self, written: list[Written]) -> list[Written]:
         unknown = {one.producer.id for one in written if one.producer.is_transactional}
         unknown -= self._names.keys()
-        if unknown:
-            # An id that cannot be told now is asked for once only.
-            self._names |= dict.fromkeys(unknown, "") | self._find_names(unknown)
+        if unknown and monotonic() >= self._names_at:
+            names, is_whole = self._find_names(unknown)
+            if is_whole:  # what no broker tells is asked for once only
+                self._names |= dict.fromkeys(unknown, "")
+            else:
+                self._names_at = monotonic() + _NAMES_AGAIN_S
+            self._names |= names
         return [
             replace(
                 one,
@@ -76,13 +86,13 @@ class WriterReader:
             for one in written
         ]
 
-    def _find_names(self, ids: Iterable[int]) -> dict[int, str]:
+    def _find_names(self, ids: Iterable[int]) -> tuple[dict[int, str], bool]:
         try:
             with Probe(wire(self._cluster.config, "admin"), self._cluster.label) as probe:
                 probe.open(_NAMES_S)
                 return probe.run(lambda w: find_transactional_ids(w, list(ids), _NAMES_S))
-        except (K2kError, CoordinatorError, NotSent, OutcomeUnknown):
-            return {}
+        except (K2kError, NotSent, OutcomeUnknown):
+            return {}, False
 
 
 class WriterWatch:
@@ -115,7 +125,9 @@ class WriterWatch:
             }
             moved = {at: start for at, start in starts.items() if start < ends[at]}
             self.writers.add(self._reader.read(moved), monotonic())
-            self._ends |= ends
+            # What was not read now is read with the next poll.
+            self._ends |= {at: moved.get(at, end) for at, end in ends.items()}
+            self._ends |= {at: max(ends[at], to) for at, to in self._reader.served.items()}
             return self.writers.list()
 
     def close(self) -> None:
@@ -132,6 +144,14 @@ class _Headers:
         self._at, self._first = at, first
         self._ended, self._read, self._high = False, first, -1
         self._seen: dict[tuple[int, int], Written] = {}
+
+    @property
+    def is_served(self) -> bool:
+        return self._high >= 0
+
+    @property
+    def reached(self) -> int:
+        return self._read
 
     def next_offset(self) -> int | None:
         return None if self._ended else self._first

@@ -111,29 +111,35 @@ async def list_transactional_ids(wire: Wire, deadline: float) -> frozenset[str] 
     """
     if wire.version_of(ListTransactionsRequest) < 0:
         return None
-    return frozenset(await _list_transactions(wire, (), deadline))
+    ids: dict[str, int] = {}
+    await _list_transactions(wire, (), deadline, ids)
+    return frozenset(ids)
 
 
 async def find_transactional_ids(
     wire: Wire, producer_ids: Collection[int], deadline: float
-) -> dict[int, str]:
-    """Return the transactional ids that have these producer ids now; {} before Kafka 3.0.
+) -> tuple[dict[int, str], bool]:
+    """Return the transactional ids that have these producer ids now, and whether all brokers told.
 
-    Those that the principal may not describe are missing. Arguments and errors as for
-    :func:`list_transactional_ids`.
+    Before Kafka 3.0 none has. Those that the principal may not describe are missing. Arguments as
+    for :func:`list_transactional_ids`.
     """
     if not producer_ids or wire.version_of(ListTransactionsRequest) < 0:
-        return {}
-    ids = await _list_transactions(wire, producer_ids, deadline)
-    return {producer_id: name for name, producer_id in ids.items()}
+        return {}, True
+    ids: dict[str, int] = {}
+    is_whole = True
+    try:
+        await _list_transactions(wire, producer_ids, deadline, ids)
+    except CoordinatorError:
+        is_whole = False
+    return {producer_id: name for name, producer_id in ids.items()}, is_whole
 
 
 async def _list_transactions(
-    wire: Wire, producer_ids: Collection[int], deadline: float
-) -> dict[str, int]:
-    """Return producer ids by transactional id: these producers', or all."""
+    wire: Wire, producer_ids: Collection[int], deadline: float, ids: dict[str, int]
+) -> None:
+    """Add producer ids by transactional id, these producers' or all, as each broker tells them."""
     until = monotonic() + deadline
-    ids: dict[str, int] = {}
     asked: set[int] = set()
     code: int = Code.NETWORK_EXCEPTION
     while True:
@@ -141,20 +147,25 @@ async def _list_transactions(
             # Again after each round: a coordinator may have moved to a broker that has started.
             left = [node for node in await wire.brokers(_left(until)) if node not in asked]
             if asked and not left:
-                return ids
-            for node in left:
-                request = ListTransactionsRequest(
-                    state_filters=[], producer_id_filters=list(producer_ids), max_version=0
-                )
-                response = await wire.send(request, node, _left(until))
-                code = response.error_code
-                if code == Code.NONE:
-                    ids |= {s.transactional_id: s.producer_id for s in response.transaction_states}
-                    asked.add(node)
-                elif code not in COORDINATOR_RETRIABLE:
-                    raise CoordinatorError(code, "ListTransactions")
+                return
         except (NotSent, OutcomeUnknown):
-            code = Code.NETWORK_EXCEPTION
+            left, code = [], Code.NETWORK_EXCEPTION
+        for node in left:
+            request = ListTransactionsRequest(
+                state_filters=[], producer_id_filters=list(producer_ids), max_version=0
+            )
+            try:
+                # A broker that hangs does not use up the time of the others.
+                response = await wire.send(request, node, _left(until) / len(left))
+            except (NotSent, OutcomeUnknown):
+                code = Code.NETWORK_EXCEPTION
+                continue
+            code = response.error_code
+            if code == Code.NONE:
+                ids |= {s.transactional_id: s.producer_id for s in response.transaction_states}
+                asked.add(node)
+            elif code not in COORDINATOR_RETRIABLE:
+                raise CoordinatorError(code, "ListTransactions")
         if monotonic() > until:
             raise CoordinatorError(code, "ListTransactions")
         await wire.loop.sleep(_PAUSE_S)

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from k2ktui.engine.producers import NO_ID, Producer, Writers, Written, name_writers
+from k2ktui.engine.producers import (
+    NO_ID,
+    Partition,
+    Producer,
+    Writers,
+    Written,
+    name_writers,
+)
+from k2ktui.kafka.admin.transaction_state import find_transactional_ids
+from k2ktui.kafka.wire.cluster import NotSent
+from k2ktui.log.writers import WriterWatch
 
 PLAIN = Producer(NO_ID)
 IDEMPOTENT = Producer(7, 2)
@@ -61,3 +76,45 @@ def test_each_writer_is_new_once_and_of_many_only_the_first() -> None:
     assert len(writers.list_new(20)) == 2 and not writers.list_new(20)
     writers.add([Written(("t", 0), Producer(n), 1, n) for n in range(100, 130)], 1.0)
     assert len(writers.list_new(20)) == 18 and not writers.list_new(20)
+
+
+def test_what_was_not_read_is_read_with_the_next_poll_and_nothing_twice() -> None:
+    ends = {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
+    asked: list[Mapping[Partition, int]] = []
+
+    class Reader:
+        served: Mapping[Partition, int] = {}
+
+        def read(self, starts: Mapping[Partition, int]) -> list[Written]:
+            asked.append(starts)
+            return []
+
+    watch = WriterWatch(cast(Any, SimpleNamespace(offsets=lambda *_: dict(ends))))
+    reader = watch._reader = cast(Any, Reader())  # noqa: SLF001
+    watch.poll(ends)
+    ends |= {("t", 0): 12, ("t", 1): 24}
+    reader.served = {("t", 1): 26}
+    watch.poll(ends)
+    ends |= {("t", 1): 26}
+    watch.poll(ends)
+    assert asked == [{}, {("t", 0): 10, ("t", 1): 20}, {("t", 0): 10}]
+
+
+def test_a_broker_that_is_dead_hides_no_name_that_others_know() -> None:
+    class Brokers:
+        loop = SimpleNamespace(sleep=asyncio.sleep)
+
+        def version_of(self, _: object) -> int:
+            return 0
+
+        async def brokers(self, _: float) -> list[int]:
+            return [1, 2]
+
+        async def send(self, _: object, node: int, __: float) -> object:
+            if node == 1:
+                raise NotSent
+            known = SimpleNamespace(transactional_id="orders-app", producer_id=7)
+            return SimpleNamespace(error_code=0, transaction_states=[known])
+
+    found = asyncio.run(find_transactional_ids(cast(Any, Brokers()), [7, 8], 0.01))
+    assert found == ({7: "orders-app"}, False)
