@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from k2ktui.console.site_views import gather_sites
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.steps import is_acting
 from k2ktui.engine.severity import Severity
@@ -64,22 +65,29 @@ def call_for(drill: str, step: str, text: str) -> Call:
 def list_calls(view: View) -> list[Call]:
     """Return what a pipeline's view would call for."""
     now = state_time(view, view.taken_at)
-    of_drills = [call for drill in view.drills for call in _of_drill(drill, now)]
+    of_drills = [call for drill in view.drills for call in _of_drill(drill, drill.id, now)]
     return [*of_drills, *_of_problems("", find_problems(view, view.taken_at))]
 
 
 def list_fleet_calls(rows: Sequence[FleetRow]) -> list[Call]:
-    """Return what the rows of a directory would call for; a site drill calls once for all of it."""
+    """Return what the rows of a directory would call for; a site drill calls once for all of it.
+
+    Other drills call in the console of their pipeline only: rows do not have them.
+    """
+    over = {site.id for site in gather_sites(rows) if site.is_over}
     calls = []
     for row in rows:
         now = row.taken_at or 0.0
-        calls += [call for drill in row.site_drills for call in _of_drill(drill, now)]
+        for drill in row.site_drills:
+            name = drill.id if drill.site is None else drill.site.id
+            # It ends with the last of its drills.
+            if not drill.is_over or drill.site is None or name in over:
+                calls += _of_drill(drill, name, now)
         calls += _of_problems(row.pair.pipeline, row.problems)
     return calls
 
 
-def _of_drill(drill: Drill, now: float) -> list[Call]:
-    name = drill.id if drill.site is None else drill.site.id
+def _of_drill(drill: Drill, name: str, now: float) -> list[Call]:
     if drill.is_over:
         return [Call(CallKind.ENDED, name, safe_message(describe_end(drill)))]
     wait = describe_wait(drill, acting=is_acting(drill, int(now * 1000)))

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from k2ktui.console import terminal
-from k2ktui.console.calls import CallKind, Calls, list_calls
+from k2ktui.console.calls import CallKind, Calls, list_calls, list_fleet_calls
 from k2ktui.console.settings import SettingsFile
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill
@@ -20,6 +20,7 @@ from k2ktui.present.drills import describe_wait
 from k2ktui.watch.model import PartName
 from tests.support.clusters.kafka import eventually
 from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.sites import NAMES, SITE, mark, member, rows
 from tests.support.console.tmux import TMUX, Tmux
 from tests.support.console.views import NOON, Made, StubFeed, usual
 from tests.support.drill.made_drills import (
@@ -29,6 +30,7 @@ from tests.support.drill.made_drills import (
     opened,
     rehearsed,
     stopped,
+    switched_over,
     through,
 )
 
@@ -103,6 +105,23 @@ def test_a_state_calls_once_also_if_it_comes_back_soon() -> None:
     again = replace(again, ended_ms=(again.ended_ms or 0) + 9_000)
     made.drills = (stopped().with_phase(again),)
     assert kinds(calls, made, 5_615) == ["waiting"], "the phase was tried again, and failed again"
+
+
+def test_a_site_drill_ends_with_its_last_member_and_in_its_pipeline_with_its_own_drill() -> None:
+    done, left_out = switched_over(), mark(7)
+    drills = [member(n, done, left_out) for n in range(1, len(NAMES))]
+    made = usual()
+    made.drills = (drills[0],)
+    assert [call.key for call in list_calls(made.view()) if call.kind is CallKind.ENDED] == [
+        drills[0].id
+    ]
+    open_ = member(1, replace(to_confirm(), session=""), left_out)
+
+    def ended(*drills: Drill) -> set[object]:
+        return {c.key for c in list_fleet_calls(rows(*drills)) if c.kind is CallKind.ENDED}
+
+    assert ended(open_, *drills[1:]) == ended(*drills[1:]) == set(), "one is open, or not read"
+    assert ended(*drills) == {SITE}
 
 
 def test_names_cannot_control_the_terminal() -> None:

@@ -79,7 +79,8 @@ def test_only_haproxy_needs_less_time_without_a_write(monkeypatch: pytest.Monkey
     needed: list[float] = []
     monkeypatch.setattr(source, "cut_off", lambda _: None)
     monkeypatch.setattr(source, "_prove_frozen", lambda *args: needed.append(args[2]))
-    for haproxy, frozen in [(None, 30.0), ({}, 30.0), ({}, 60.0), ({}, 3.0)]:
+    cases: list[tuple[object, float]] = [(None, 30.0), ({}, 30.0), ({}, 60.0), ({}, 3.0)]
+    for haproxy, frozen in cases:
         session = session_of(Logs([0.0]), fence=Fence.CUT_OFF, frozen_s=frozen)
         redirect = SimpleNamespace(haproxy=haproxy)
         session.config = SimpleNamespace(drill=SimpleNamespace(redirect=redirect))
