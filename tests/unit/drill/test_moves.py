@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs
-from k2ktui.drill.phases import source
+from k2ktui.drill.phases import source, target
 from k2ktui.drill.phases.moves import find_unapplied
-from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.model import DrillOptions, Fence, GroupResult
 from k2ktui.engine.moves.plan import Action
 from k2ktui.engine.producers import Producer, Written
 from k2ktui.engine.records.state import SourcePartition
@@ -96,3 +96,25 @@ def test_a_refused_naming_of_producers_fails_no_phase() -> None:
     logs = cast(Any, SimpleNamespace(_writers=Refusing()))
     end = SourceLogEnd(SourcePartition("t", 0), 5, 0, 5, 5)
     assert SourceLogs.read_writers(logs, [end]) == []
+
+
+def test_a_client_that_comes_begins_the_wait_for_the_others_and_one_that_goes_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, left = [0.0], iter([2, 1, 2, 1, 1, 1])
+
+    def watch(*args: Any) -> dict[str, GroupResult]:
+        clock[0] += 10.0
+        args[3]["g"] = (object(),) * next(left)
+        return {}
+
+    monkeypatch.setattr(target, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(target, "_watch", watch)
+    monkeypatch.setattr(target, "make_plan", lambda _: replace(PLAN, rows=()))
+    monkeypatch.setattr(target, "find_reads", lambda *_: ())
+    monkeypatch.setattr(target, "_describe_clients", lambda *_: "")
+    monkeypatch.setattr(target, "TargetClusterReader", Logs)
+    session = session_of(Logs(clock))
+    session.applied, session.config = {}, clock
+    target.run_watch_clients(session)
+    assert clock[0] == 40.0, "20 s after the second client came"
