@@ -23,7 +23,7 @@ from tests.support.pipelines.copied import Copied
 pytestmark = pytest.mark.slow
 
 # The records of the backlog are two hours old; each second 10 come and 60 are read.
-OLD_S, BACKLOG, COMES, READS = 7_200.0, 12_000, 10, 60
+OLD_S, BACKLOG, COMES, READS = 7_200.0, 36_000, 10, 60
 
 
 class Applications:
