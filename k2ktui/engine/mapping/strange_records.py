@@ -119,7 +119,17 @@ class OtherWriters:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
-        return asdict(self)
+
+        def listed(reasons: Mapping[str, int]) -> list[dict[str, Any]]:
+            return [{"reason": why, "partitions": count} for why, count in reasons.items()]
+
+        return {
+            "strange": [asdict(one) for one in self.strange],
+            "reason": self.why,
+            "untold": listed(self.untold),
+            "unread": listed(self.unread),
+            "expected": self.expected,
+        }
 
     def describe(self) -> list[str]:
         """Return lines for an operator: the strange records, and why more cannot be told."""

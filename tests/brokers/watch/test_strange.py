@@ -105,7 +105,7 @@ class Pipeline:
             said = k2ktui("status", "-f", self.files.file, "--json")
             assert said.code == 0, said.err
             found.update(json.loads(said.out)["other_writers"])
-            return (found["why"], found["untold"], found["unread"]) == ("", {}, {})
+            return (found["reason"], found["untold"], found["unread"]) == ("", [], [])
 
         eventually(is_told, lambda: f"all is told: {found}")
         return found

@@ -4,6 +4,7 @@ to them by every test that runs one."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from k2ktui.cli.views import status_object
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.mapping.strange_records import OtherWriters, StrangeRecords
+from k2ktui.engine.members import make_member
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
 from k2ktui.engine.moves.failover import GroupPositions
+from k2ktui.engine.moves.groups import GroupView, members_json
 from k2ktui.engine.moves.journal import JournalHeader
 from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.moves.written import OffsetWrite
+from k2ktui.engine.producers import Producer, Writers, Written
 from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.fleet.model import make_row
@@ -28,6 +33,7 @@ from k2ktui.sync.moves.apply import Applied
 from k2ktui.sync.operations import journal_json
 from k2ktui.sync.positions.position_writer import PositionWriteResult
 from k2ktui.watch.once import Reading
+from tests.console.test_acting_pictures import READ
 from tests.support.commands.json_names import check_names, find_broken
 from tests.support.console.views import NOON, Made, compared, usual
 from tests.unit.golden.test_public_interface import estimate
@@ -43,6 +49,23 @@ def made() -> Made:
 
 def status() -> dict[str, Any]:
     return status_object(Reading(made().view()), with_groups=True)
+
+
+def other_writers() -> dict[str, Any]:
+    strange = (StrangeRecords("orders", 0, 5, 9, 4, (7,), 1),)
+    return {"other_writers": OtherWriters(strange, "a cause", {"a cause": 1}, {"a": 2}).as_json()}
+
+
+def members() -> dict[str, Any]:
+    member = make_member("client", "/host", "instance", {"orders": [1]})
+    named = {"billing": GroupView("Stable", 1, named=(member,))}
+    return members_json(replace(READ, source=named, target={}))
+
+
+def producers() -> dict[str, Any]:
+    writers = Writers()
+    writers.add([Written(("orders", 0), Producer(7, 0), 4, 9)], NOON)
+    return {"producers": [writer.as_json() for writer in writers.list()]}
 
 
 def groups() -> dict[str, Any]:
@@ -90,7 +113,20 @@ def journal() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "print_one",
-    [status, groups, applied, comparison, held, fleet, acknowledged, moved, journal],
+    [
+        status,
+        other_writers,
+        members,
+        producers,
+        groups,
+        applied,
+        comparison,
+        held,
+        fleet,
+        acknowledged,
+        moved,
+        journal,
+    ],
     ids=lambda print_one: print_one.__name__,
 )
 def test_names_follow_the_rules(print_one: Callable[[], dict[str, Any]]) -> None:

@@ -74,7 +74,7 @@ def test_status_has_them_with_offsets_and_producer_ids() -> None:
         "without_id": 0,
         "at_least": False,
     }
-    assert (written["why"], written["untold"], written["unread"]) == ("", {}, {})
+    assert (written["reason"], written["untold"], written["unread"]) == ("", [], [])
     assert Reading(made_with(None).view()).status().as_json()["other_writers"] is None
 
 
