@@ -15,7 +15,9 @@ from tests.support.commands.earlier_code import BEFORE, path_of, unpack
 from tests.support.drill.runs import Pair, remove_quotas, settled
 
 pytestmark = pytest.mark.slow
-QUICKLY = ("--frozen", "1", "--wait", "300", "--watch", "10", "--accept", ",".join(CATALOG))
+# Both releases have these checks.
+KNOWN = [name for name in CATALOG if name <= "D50"]
+QUICKLY = ("--frozen", "1", "--wait", "300", "--watch", "10", "--accept", ",".join(KNOWN))
 
 
 @pytest.fixture(scope="module")

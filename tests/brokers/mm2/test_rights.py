@@ -74,7 +74,7 @@ PUBLISH = ("mm2", "publish", "--once")
 NO_TOPIC, NO_COMMIT = "there is no topic", "lacks Read on the group"
 NO_WRITE = "Grant the principal Describe and Write on the topic"
 REHEARSE = ("drill", "rehearse")
-NO_DRILL, NO_DELETE = "may not use the transactional id", "Grant the target principal Delete"
+NO_DRILL, NO_DELETE = "may not use the transactional id", "grant the target principal Delete"
 NO_ID = "may not use transactional id"
 LACKS = [
     Lack("no-syncs", "look", "source", READ, TOPIC, "SYNCS", ("groups",), NO_TOPIC, 0),
