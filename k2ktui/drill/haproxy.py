@@ -14,14 +14,11 @@ from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.text import list_names, safe_text
 
 _ANSWER_S, _POLL_S = 5.0, 0.2
-_LARGEST = 16 << 20
+_LARGEST, _NAMED = 16 << 20, 5
 _SET = re.compile(r"set server (\S+) state (maint|ready)")
 _SHUT = re.compile(r"shutdown sessions server (\S+)")
 # Bits of srv_admin_state: by a command, by a tracked server, by a name that does not resolve.
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x20, 0x08 | 0x10
-
-
-_NAMED = 5
 
 
 class ProxyError(Exception):

@@ -5,6 +5,8 @@ The commands are run as hooks are; what they have done is looked at from where c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from k2ktui.config.drill import DrillRedirect
 from k2ktui.drill.client_name import ask_name, find_reached, split_name
 from k2ktui.drill.haproxy import explain_servers
@@ -17,6 +19,7 @@ from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, show_comman
 from k2ktui.engine.drill.model import Fence
 from k2ktui.engine.drill.redirects import (
     PRODUCER_IDS,
+    NameAnswer,
     cut_addresses,
     explain_no_cluster,
     list_clusters,
@@ -160,12 +163,10 @@ def run_redirect(session: Session) -> PhaseResult:
         return failed(f"not moved: {_GONE}", finding)
     redirect, hook = part
     hand = f"By hand: {by_hand(session, redirect, hook, 'redirect')}"
-    count = 0
+    answers: list[NameAnswer] = []
 
     def look() -> tuple[bool, str]:
-        nonlocal count
-        answers = ask_name(session.config, redirect)
-        count = len(answers)
+        answers[:] = ask_name(session.config, redirect)
         problem = explain_no_cluster(answers, target)
         return not problem, problem
 
@@ -177,19 +178,20 @@ def run_redirect(session: Session) -> PhaseResult:
         if problem := run_part(session, hook):
             return failed(problem, hand)
         session.wait(DrillPhase.REDIRECT, look, hint=f"{hand}.")
-    if held := _ask_about_old_addresses(session, redirect):
+    if held := _ask_about_old_addresses(session, redirect, answers):
         return held
     name = safe_text(redirect.name)
     return PhaseResult(
-        f"{name} leads to the target: all of its {count:,} addresses answer as cluster "
+        f"{name} leads to the target: all of its {len(answers):,} addresses answer as cluster "
         f"{safe_text(target)}"
     )
 
 
-def _ask_about_old_addresses(session: Session, redirect: DrillRedirect) -> PhaseResult | None:
+def _ask_about_old_addresses(
+    session: Session, redirect: DrillRedirect, answers: Iterable[NameAnswer]
+) -> PhaseResult | None:
     """Let a person agree where clients that know the old brokers' addresses may still go there."""
-    advertised = {answer.address for answer in ask_name(session.config, redirect)}
-    old = sorted(set(cut_addresses(session.drill)) - advertised)
+    old = sorted(set(cut_addresses(session.drill)) - {answer.address for answer in answers})
     reached = find_reached(session.config, redirect, old)
     if not reached:
         return None
