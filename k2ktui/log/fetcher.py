@@ -86,6 +86,11 @@ class MarkerRequest(PartitionRequest, Protocol):
         """Add a control batch, which is a transaction marker."""
 
 
+def late_reason(timeout_s: float) -> str:
+    """Return why a request is refused that only lacked time: nothing was in its way."""
+    return f"not read within {timeout_s:g} s"
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
     """A cluster for a process that has its connection options alone.
@@ -193,7 +198,7 @@ class _Reading:
                 await connection.loop.sleep(_PAUSE_S)
         for at in list(self._left):
             why = self._trouble.get(at, "")
-            late = f"not read within {self._timeout:g} s"
+            late = late_reason(self._timeout)
             self._refuse(at, f"{late}: {why}" if why else late)
 
     def _seconds(self) -> float:

@@ -36,7 +36,7 @@ from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import WireClient
 from k2ktui.log.batch import Batch
-from k2ktui.log.fetcher import Fetcher
+from k2ktui.log.fetcher import Fetcher, late_reason
 from k2ktui.replication.copying.registration_reader import (
     RegistrationReader,
     RegistrationsUnavailable,
@@ -49,7 +49,6 @@ log = logging.getLogger(__name__)
 # A view waits for it: what was not read by then is read with the next one.
 _READ_S = 1.5
 _REGISTRATIONS_S = 2.0
-_LATE = f"not read within {_READ_S:g} s"  # as a fetcher says it that met no trouble
 # Where nothing waits.
 _ONCE_S = 30.0
 # Of one partition with each reading.
@@ -250,7 +249,7 @@ class StrangeReader:
             one.learn(scan.batches, registered, scan.left)
             if one.gaps and one.is_strange:
                 one.give_up()
-            elif one.gaps and scan.refused not in ("", _LATE):
+            elif one.gaps and scan.refused not in ("", late_reason(_READ_S)):
                 unread[scan.refused] += 1
             elif one.gaps:
                 untold[_MORE_TO_READ] += 1
