@@ -16,7 +16,7 @@ from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
 from k2ktui.engine.drill.rehearsals import Rehearsal
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.failover import (
     FailoverEstimate,
@@ -319,7 +319,7 @@ class View:
     def awaits_mapping(self) -> bool:
         """Whether the next view tells more of strange records, by the mapping that this one has."""
         mapped = self.part(PartName.GROUPS).taken_at is not None
-        return mapped and self.other_writers is not None and NOT_MAPPED in self.other_writers.untold
+        return mapped and self.other_writers is not None and self.other_writers.awaits_mapping
 
     @property
     def compares(self) -> bool:

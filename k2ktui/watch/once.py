@@ -11,7 +11,7 @@ from typing import Any
 from k2ktui.engine.compare.record import ComparedPartition, ComparisonRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
-from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
+from k2ktui.engine.mapping.strange_records import OtherWriters
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.sync.flow import Flow
@@ -175,11 +175,7 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
                 reading.result()
         copied = reader.facts(PartName.TARGET)
         assert isinstance(copied, TargetFacts)
-        if (
-            drills
-            and copied.other_writers is not None
-            and NOT_MAPPED in copied.other_writers.untold
-        ):
+        if drills and copied.other_writers is not None and copied.other_writers.awaits_mapping:
             reader.read(PartName.TARGET)  # with the mappings, which tell more
     if copied.nothing_copied is not None and reader.error(PartName.GROUPS) is None:
         reader.note(PartName.GROUPS, copied.nothing_copied)

@@ -117,6 +117,11 @@ class OtherWriters:
             return None
         return 0 if self.expected else sum(one.records for one in self.strange)
 
+    @property
+    def awaits_mapping(self) -> bool:
+        """Whether the next reading tells more, once the mapping is read."""
+        return NOT_MAPPED in self.untold
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
 
