@@ -62,6 +62,8 @@ from k2ktui.watch.unchanged import Same, Unchanged
 
 F = TypeVar("F")
 TargetOf = tuple[str, int | None]
+# The groups, and their positions.
+_Followed = tuple[tuple[GroupSummary, ...], tuple[GroupRow, ...]]
 
 _SPANS = 32
 _RANGES = 8
@@ -133,6 +135,7 @@ class Assembler:
         self._summaries_of: Unchanged[tuple[GroupSummary, ...]] = Unchanged()
         self._totals_of: Unchanged[Totals] = Unchanged()
         self._moved_of: Unchanged[GroupFacts] = Unchanged()
+        self._followed_of: Unchanged[_Followed] = Unchanged()
         self._groups_read_at: float | None = None
         self.history, self.group_history = History(), GroupHistory()
 
@@ -257,15 +260,22 @@ class Assembler:
         now: float,
         read: _Read,
         parts: Mapping[PartName, Part],
-    ) -> tuple[tuple[GroupSummary, ...], tuple[GroupRow, ...]]:
+    ) -> _Followed:
         """Return the groups and their positions, with lags and trends."""
         groups = read.groups
         if groups is None:
             return (), ()
-        lags = measure_lags(groups.rows, groups.logs)
-        sums = sum_group_lags(groups.rows, lags)
         is_stale = PartName.GROUPS in parts and parts[PartName.GROUPS].stale
         is_old = is_stale or bool(groups.source_down)
+        # A view is made when any part was read; of the groups, all this changes with theirs only.
+        follow = partial(self._follow, now, groups, read.audit, is_old=is_old)
+        return self._followed_of.get((Same(groups), read.audit, is_old), follow)
+
+    def _follow(
+        self, now: float, groups: GroupFacts, audit: Audit | None, *, is_old: bool
+    ) -> _Followed:
+        lags = measure_lags(groups.rows, groups.logs)
+        sums = sum_group_lags(groups.rows, lags)
         if not is_old and groups.taken_at != self._groups_read_at:
             self._groups_read_at = groups.taken_at
             by_key = {
@@ -274,7 +284,7 @@ class Assembler:
             self.group_history.add(now, by_key, {group: lag.records for group, lag in sums.items()})
         followed = self.group_history.with_lags(groups.rows, lags, trends=not is_old)
         summaries = self.group_history.sums_with_lags(
-            self._summarize(groups, read.audit), sums, followed, trends=not is_old
+            self._summarize(groups, audit), sums, followed, trends=not is_old
         )
         return summaries, followed
 
