@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.members import GroupMember, describe_assigned
@@ -26,23 +27,14 @@ from k2ktui.watch.model import PartName, View
 _SECONDS, _CATCHES_UP = 7, 11
 # Columns whose values come from the groups' commits on the source, and from any reading of groups.
 _OF_COMMITS = frozenset(
-    {"status", "source", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
-    | {
-        "lag",
-        "behind",
-        "catches-up",
-        "divergence",
-        "bar",
-        "translated",
-        "reread",
-        "skipped",
-        "reread-now",
-        "skipped-now",
-        "states",
-        "why",
+    {
+        *("status", "source", "lag", "behind", "catches-up", "skips", "rereads", "moved-skips"),
+        *("moved-rereads", "ours", "basis", "divergence", "bar", "translated", "reread", "skipped"),
+        *("reread-now", "skipped-now", "states", "why"),
     }
 )
 _OF_GROUPS = _OF_COMMITS | {"target", "parts"}
+_Timed = TypeVar("_Timed", GroupSummary, GroupRow)
 
 
 def rereads_text(now: RereadEstimate, after: RereadEstimate) -> str:
@@ -114,23 +106,8 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
             rank=7,
         ),
         figure_column("lag", "lag", lambda g: g.lag, rank=4),
-        Column(
-            "behind",
-            "behind",
-            _behind,
-            lambda g: descending(g.lag_s),
-            right=True,
-            width=_SECONDS,
-            rank=8,
-        ),
-        Column(
-            "catches-up",
-            "catches up",
-            lambda g: _trend(g.direction, g.lag, g.eta_s, glyphs),
-            lambda g: descending(g.eta_s),
-            width=_CATCHES_UP,
-            rank=8,
-        ),
+        _behind_column(_behind, rank=8),
+        _catches_up_column(lambda g: g.lag, glyphs, rank=8),
         Column(
             "skips",
             "skips",
@@ -180,23 +157,8 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         ),
         figure_column("source", "source", lambda r: r.source_offset, rank=3),
         figure_column("lag", "lag", lambda r: r.lag_records, rank=5),
-        Column(
-            "behind",
-            "behind",
-            _behind_row,
-            lambda r: descending(r.lag_s),
-            right=True,
-            width=_SECONDS,
-            rank=5,
-        ),
-        Column(
-            "catches-up",
-            "catches up",
-            lambda r: _trend(r.direction, r.lag_records, r.eta_s, glyphs),
-            lambda r: descending(r.eta_s),
-            width=_CATCHES_UP,
-            rank=7,
-        ),
+        _behind_column(_behind_row, rank=5),
+        _catches_up_column(lambda r: r.lag_records, glyphs, rank=7),
         figure_column("target", "target now", lambda r: r.target_offset, rank=2),
         figure_column("translated", "translated", lambda r: r.translated_offset, rank=1),
         Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
@@ -206,6 +168,33 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         figure_column("reread", "re-reads after move", lambda r: r.reread, rank=10),
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
         Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
+    )
+
+
+def _behind_column(cell: Callable[[_Timed], Cell], *, rank: int) -> Column[_Timed]:
+    """Return the column of the age of the first unread record."""
+    return Column(
+        "behind",
+        "behind",
+        cell,
+        lambda row: descending(row.lag_s),
+        right=True,
+        width=_SECONDS,
+        rank=rank,
+    )
+
+
+def _catches_up_column(
+    lag: Callable[[_Timed], int | None], glyphs: Glyphs, *, rank: int
+) -> Column[_Timed]:
+    """Return the column of the trend of a lag, and when it will be 0."""
+    return Column(
+        "catches-up",
+        "catches up",
+        lambda row: _trend(row.direction, lag(row), row.eta_s, glyphs),
+        lambda row: descending(row.eta_s),
+        width=_CATCHES_UP,
+        rank=rank,
     )
 
 
