@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from time import sleep
 
-from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
@@ -24,14 +23,17 @@ from k2ktui.engine.drill.checks import (
     passes,
 )
 from k2ktui.engine.drill.redirects import explain_no_cluster, list_clusters
+from k2ktui.engine.moves.groups import EMPTY_STATES
 from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, program_of
 from k2ktui.kafka.admin.active_producers import ActiveProducer, active_producers
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.groups import ConsumerGroupClient
 from k2ktui.text import counted, list_names, safe_text
 
 _NO_NAME = "the pipeline's file has no drill.redirect: clients are moved by hand or by hooks"
 _SOME, _NO_MOVE = "a drill over some topics moves no name", "the drill moves no name"
-_REQUEST_S, _NAMED = 30.0, 5
+_REQUEST_S, _OPEN_S, _NAMED = 30.0, 10.0, 5
 
 
 @check("D51", "clients' name", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
@@ -196,9 +198,10 @@ def _find_written(source: Cluster, context: CheckContext, own: frozenset[str]) -
 
 def _list_active(source: Cluster, is_own: Callable[[str], bool]) -> tuple[list[str], list[str]]:
     """Return the active groups of others, and why some brokers did not list theirs."""
-    what = "listing groups"
-    future = source.ask(what, lambda: source.admin.list_consumer_groups(request_timeout=_REQUEST_S))
-    listed = source.ask(what, lambda: source.wait(future))
-    quiet = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
-    active = (group.group_id for group in listed.valid if group.state not in quiet)
-    return sorted(name for name in active if not is_own(name)), [str(e) for e in listed.errors]
+    with ConsumerGroupClient(wire(source.config, "admin"), source.label) as groups:
+        groups.open(_OPEN_S)
+        listed = groups.list()
+        reasons = [groups.incomplete_reason] if groups.incomplete_reason else []
+    # Brokers before 2.6 do not list states.
+    active = (name for name, one in listed.items() if one.state not in EMPTY_STATES - {""})
+    return sorted(name for name in active if not is_own(name)), reasons
