@@ -29,6 +29,7 @@ _whole: ContextVar[bool] = ContextVar("whole", default=False)
 # Maximum number of names listed on one line.
 NAMED = 5
 _MARKS = 4  # maximum per letter; more would overlap the lines above and below
+_NO_FILE_PART = re.compile(r"[^A-Za-z0-9._-]")
 
 
 # A literal backslash that looks like the start of an escape.
@@ -112,6 +113,11 @@ def _escape(char: str) -> str:
     if point < 0x100:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+def file_part(name: str) -> str:
+    """Return a name as a part of a file's name, or of a pipeline's; others may have the same."""
+    return _NO_FILE_PART.sub("_", name)
 
 
 def counted(number: int, noun: str) -> str:

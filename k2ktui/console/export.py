@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from k2ktui.private_files import FILE_MODE
+from k2ktui.text import file_part
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import View
 
@@ -21,7 +22,7 @@ Table = tuple[list[str], list[list[str]]]
 
 def file_stem(view: View, screen: str) -> str:
     """Return a file name stem made of the pipeline, the screen and the view's time (UTC)."""
-    pipeline = re.sub(r"[^A-Za-z0-9._-]", "_", view.pair.pipeline)[:60]
+    pipeline = file_part(view.pair.pipeline)[:60]
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y%m%dT%H%M%SZ")
     return f"k2ktui-{pipeline}-{screen}-{at}"
 

@@ -30,7 +30,7 @@ from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.strict_json import LARGEST_MS, MalformedRecord, integer, number
 from k2ktui.errors import ConfigError
 from k2ktui.private_files import DIRECTORY_MODE
-from k2ktui.text import safe_text
+from k2ktui.text import file_part, safe_text
 from k2ktui.watch.codec import (
     LARGEST_VIEW,
     MalformedView,
@@ -180,7 +180,7 @@ class RecordingDirectory:
     def __init__(self, path: Path, pipeline: str, keep_s: float) -> None:
         self.path, self.error = path, ""
         self._pipeline, self._keep_s = pipeline, keep_s
-        self._stem = re.sub(r"[^A-Za-z0-9._-]", "_", pipeline)[:_LONGEST_STEM]
+        self._stem = file_part(pipeline)[:_LONGEST_STEM]
         self._period_s = _HOUR_S if keep_s < _BY_DAY_S else _DAY_S
         self._tried_at = self._looked_at = -math.inf
         self._newest = path

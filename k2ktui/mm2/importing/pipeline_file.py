@@ -22,7 +22,7 @@ from k2ktui.mm2.flows.settings import load_settings, security_notes
 from k2ktui.mm2.importing.client_properties import choose_properties
 from k2ktui.mm2.importing.counterparts import left_out
 from k2ktui.mm2.offsets.positions import reset_notes
-from k2ktui.text import safe_text
+from k2ktui.text import file_part, safe_text
 
 # Converts a value, given side, role, key and text. None omits the property.
 Value = Callable[[Side, str, str, str], str | None]
@@ -160,7 +160,7 @@ def import_flow(flow: FlowProperties) -> Imported:
         ConfigError: a filter or a name cannot be expressed in a pipeline.
     """
     notes: list[str] = [*reset_notes(flow), *security_notes(flow)]
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
+    name = file_part(f"{flow.source}-to-{flow.target}")
     clients = {side: choose_properties(flow, side, notes) for side in SIDES}
     tree = pipeline_document(flow, name, lambda *_: None)
     for side, chosen in clients.items():
