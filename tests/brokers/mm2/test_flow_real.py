@@ -517,16 +517,22 @@ def test_exact_where_neighbours_of_a_compacted_topic_are_left(flows: Flows) -> N
     assert len(compared) > len(wanted) // 5
 
 
+def _rows_of_groups(flow: Flow) -> list[dict[str, Any]]:
+    """What ``groups`` shows, without how old the first unread records are: the clock goes on."""
+    rows = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]
+    return [{name: value for name, value in row.items() if name != "lag_s"} for row in rows]
+
+
 def test_foreign_records_are_reported(flow: Flow) -> None:
     """What is damaged or somebody else's is left out, and said to be."""
     names = load_settings(flow.mirror.file).flow()
-    before = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]
+    before = _rows_of_groups(flow)
     produce(flow.source, names.offset_syncs_topic, [Out(b"\x1b[31m", b"junk"), Out(b"", b"\0\0")])
     produce(flow.target, names.checkpoints_topic, [Out(b"junk", b"\xff\xff")])
     reply = k2ktui_json("mm2", "audit", "-f", flow.mirror.file, code=1)
     reported = [note for note in reply["notes"] if "not in MirrorMaker 2's format" in note]
     assert len(reported) == 2 and "\x1b" not in "".join(reported)
-    assert k2ktui_json("groups", "-f", flow.mirror.file)["groups"] == before
+    assert _rows_of_groups(flow) == before
 
 
 def test_sync_keeps_the_history(flow: Flow) -> None:
