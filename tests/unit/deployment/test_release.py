@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -16,7 +17,7 @@ from k2ktui.version import __version__
 ROOT = Path(__file__).parents[3]
 DEB = ROOT / ".ci" / "deb"
 BUILD = (DEB / "build").read_text()
-UNIT = ROOT / "docs" / "deployment" / "k2ktui@.service"
+UNITS = sorted((ROOT / "docs" / "deployment").glob("*@.service"))
 WORKFLOW: dict[str, Any] = yaml.safe_load(
     (ROOT / ".github" / "workflows" / "release.yml").read_text()
 )
@@ -58,15 +59,26 @@ def test_the_control_file_is_filled_in_and_in_debians_form() -> None:
     assert len(fields["Description"]) <= 80
 
 
-def test_the_unit_of_the_deb_is_that_of_the_page() -> None:
+def test_the_units_of_the_deb_are_those_of_the_page(tmp_path: Path) -> None:
     """Lines are added after and before these, which must be there once."""
-    added = dict(re.findall(r"'/\^(\w+)=/[ia] (\w+)=", BUILD))
-    assert added == {"EnvironmentFile": "EnvironmentFile", "Description": "Documentation"}
-    lines = UNIT.read_text().splitlines()
-    for setting in added:
-        assert len([line for line in lines if line.startswith(f"{setting}=")]) == 1
-    assert "/opt/k2ktui/bin/k2ktui start " in UNIT.read_text()
+    (made,) = re.findall(r"^for unit in .+?^done$", BUILD, re.MULTILINE | re.DOTALL)
+    folder = tmp_path / "usr" / "lib" / "systemd" / "system"
+    folder.mkdir(parents=True)
+    places = {"source": str(DEB), "tree": str(tmp_path)}
+    subprocess.run(["bash", "-euc", made], env={**os.environ, **places}, check=True)
+    assert sorted(unit.name for unit in folder.iterdir()) == [unit.name for unit in UNITS]
+    added = ["Documentation=man:k2ktui(1)", "EnvironmentFile=-/etc/default/k2ktui"]
+    for unit in UNITS:
+        lines = (folder / unit.name).read_text().splitlines()
+        assert [line for line in lines if line in added] == added
+        assert [line for line in lines if line not in added] == unit.read_text().splitlines()
+        assert "/opt/k2ktui/bin/k2ktui " in unit.read_text()
     assert 'cp -a /opt/k2ktui "${tree}/opt/"' in BUILD
+
+
+def test_an_upgrade_stops_what_runs_of_every_unit() -> None:
+    stopped = re.findall(r"'([\w-]+@)\*\.service'", (DEB / "prerm").read_text())
+    assert sorted(f"{name}.service" for name in stopped) == [unit.name for unit in UNITS]
 
 
 def test_the_workflow_tries_the_oldest_and_the_newest_python() -> None:
