@@ -32,7 +32,7 @@ TargetRanges = dict[TargetPartition, MappingRanges]
 _OPEN_SETS = 64
 _INDEX_RECORDS = 256
 _INDEX_MS = 600_000
-_KEPT_DAMAGED = 20
+_KEPT_DAMAGED, _KEPT_INSERTED = 20, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class MappingChunk:
         records: number of mapping records.
         last_ms: timestamp of the last record; 0 if there is only one.
         left_out_end: source offset after the last record that came from the target; 0 for none.
+        inserted: single target offsets that others took in the middle of one of its transactions.
     """
 
     term: int
@@ -65,6 +66,7 @@ class MappingChunk:
     records: int = 1
     last_ms: int = 0
     left_out_end: int = 0
+    inserted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,6 +103,8 @@ class MappingLog:
         index: where records lie in the topic, per mapping partition.
         asked: lowest source offset requested since the last trim.
         left_out_end: source offset after the last record that came from the target; 0 for none.
+        inserted: the newest single target offsets that others took in the middle of a transaction,
+            1,000 of each target partition; those of records that only repeats have are not known.
         damaged: partition and offset of the first records of sets whose parts contradict each
             other, 20 at most; the source offsets that they cover are unknown.
         damaged_count: number of such sets.
@@ -115,6 +119,7 @@ class MappingLog:
         self.index: dict[int, MappingIndex] = {}
         self.asked: int | None = None
         self.left_out_end = 0
+        self.inserted: dict[TargetPartition, tuple[int, ...]] = {}
         self.damaged: list[tuple[int, int]] = []
         self.damaged_count = 0
         self._rewinds = list(rewinds)
@@ -152,6 +157,10 @@ class MappingLog:
         if piece.term < self.since:
             return
         self.left_out_end = max(self.left_out_end, piece.left_out_end)
+        if piece.inserted:
+            # A copy may be in use by another thread: what it has does not change.
+            kept = (*self.inserted.get(piece.target, ()), *piece.inserted)
+            self.inserted[piece.target] = kept[-_KEPT_INSERTED:]
         covers = piece.covers
         if covers.parts == 1:
             self._add([piece])

@@ -52,6 +52,13 @@ class RangeColumns:
         return RangeColumns(self.source[rows], self.target[rows], self.count[rows], more)
 
 
+def find_single_gaps(columns: RangeColumns, record: I64) -> I64:
+    """Return the ranges that a single target offset parts from the one before, in their record."""
+    ends = columns.target + columns.count + columns.further
+    is_parted = (columns.target[1:] == ends[:-1] + 1) & (record[1:] == record[:-1])
+    return np.flatnonzero(is_parted) + 1
+
+
 def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
     """Return the part of columns, sorted by source, in the source offsets ``[low, high)``.
 

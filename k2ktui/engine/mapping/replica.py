@@ -37,6 +37,8 @@ class Replica:
             then hold single records, and nothing is known about the records between them.
         left_out_end: source offset after the last record that came from the target; 0 if the
             mapping names none.
+        inserted: single target offsets that others took in the middle of a transaction of the copy,
+            as far as it is known.
         source_end: high watermark on the source, read after the groups' commits; None if it was
             not read because no group has committed past the position, or is unknown.
         compared: anchors for offsets whose mapping is missing, some proven by comparing records;
@@ -54,6 +56,7 @@ class Replica:
     unusable_reason: str = ""
     anchors: OffsetAnchors | None = None
     left_out_end: int = 0
+    inserted: Mapping[TargetPartition, Collection[int]] = field(default_factory=dict)
     source_end: int | None = None
     compared: OffsetAnchors | None = None
 

@@ -7,7 +7,8 @@ aborted records and batches of registered producer ids are not strange.
 
 What was written before the newest span, and followed by copies since, follows from the mapping:
 target offsets between two ranges that no range names. A single one is where a transaction has its
-marker, so a single record there is not told from it.
+marker, unless both ranges are of one transaction: a mapping record has the ranges of one, and that
+it has a single offset between two of them is kept when it is read. Repeats have ranges of several.
 """
 
 from __future__ import annotations
@@ -320,6 +321,7 @@ def find_unnamed(
     reached = np.maximum.accumulate(ends)
     apart = np.flatnonzero(begins[1:] - reached[:-1] > 1)
     gaps = list(zip(reached[:-1][apart].tolist(), begins[1:][apart].tolist(), strict=True))
+    gaps += [(at, at + 1) for at in replica.inserted.get(target, ()) if at < below]
     # The span of the pipeline's own offsets begins here: something broke it, if only one offset.
     if reached[-1] < below:
         gaps.append((int(reached[-1]), below))

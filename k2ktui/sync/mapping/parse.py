@@ -23,6 +23,7 @@ from k2ktui.engine.mapping.range_columns import (
     RangeColumns,
     decode_columns,
     find_further,
+    find_single_gaps,
     fold_columns,
     join_columns,
 )
@@ -125,7 +126,8 @@ class MappingDecoder:
 class _Records:
     """Decoded records; record n has the ranges ``starts[n]:starts[n+1]``.
 
-    ``left_out_ends`` has the source offset after each record's last one that came from the target.
+    ``left_out_ends`` has the source offset after each record's last one that came from the target;
+    ``inserted`` the ranges that a single target offset precedes, in the same record.
     """
 
     tails: Sequence[_Tail]
@@ -134,6 +136,7 @@ class _Records:
     left_out_ends: I64
     ranges: RangeColumns
     starts: I64
+    inserted: I64
 
     def spans(self, groups: I64) -> Iterator[tuple[int, int]]:
         """Yield the records ``[low, high)`` of each chunk: each continues the one before it."""
@@ -147,6 +150,8 @@ class _Records:
     def chunk(self, messages: Sequence[Message], low: int, high: int) -> MappingChunk:
         """Return the records ``[low, high)`` as one."""
         first, _, part, parts = self.covers[low].tolist()
+        begin, end = self.starts[low], self.starts[high]
+        rows = self.inserted[slice(*np.searchsorted(self.inserted, [begin, end]))]
         return MappingChunk(
             self.tails[low].term,
             messages[low].partition() or 0,
@@ -155,11 +160,12 @@ class _Records:
             messages[high - 1].offset() or 0,
             Covers(first, int(self.covers[high - 1, 1]), part, parts),
             self.tails[low].target,
-            self.ranges.take(slice(self.starts[low], self.starts[high])),
+            self.ranges.take(slice(begin, end)),
             bool(self.again[low]),
             high - low,
             messages[high - 1].timestamp()[1],
             int(self.left_out_ends[low:high].max()),
+            () if self.again[low] else tuple((self.ranges.target[rows] - 1).tolist()),
         )
 
 
@@ -177,7 +183,9 @@ def read_one(message: Message) -> MappingChunk:
     covers = mapping.covers
     assert covers is not None
     whole = np.array([[covers.first, covers.end]])
-    _check(columns, np.zeros(len(columns), dtype=np.int64), whole)
+    record = np.zeros(len(columns), dtype=np.int64)
+    _check(columns, record, whole)
+    rows = find_single_gaps(columns, record)
     offset = message.offset() or 0
     return MappingChunk(
         mapping.term,
@@ -190,6 +198,7 @@ def read_one(message: Message) -> MappingChunk:
         columns,
         mapping.again,
         left_out_end=max((end for _, end in mapping.left_out), default=0),
+        inserted=() if mapping.again else tuple((columns.target[rows] - 1).tolist()),
     )
 
 
@@ -217,15 +226,18 @@ def _read_left_out(texts: Sequence[bytes]) -> I64:
 
 def _read_ranges(
     ranges: Sequence[bytes], runs: Sequence[bytes], covers: I64
-) -> tuple[RangeColumns, I64]:
-    """Return the ranges of all records, sorted by source, and where those of each begin."""
+) -> tuple[RangeColumns, I64, I64]:
+    """Return the ranges of all records, sorted by source, where those of each begin, and which a
+    single target offset precedes.
+    """
     table, record = _read_table(ranges, 3)
     columns = RangeColumns(*table.T)
     _check(columns, record, covers)
     if any(runs):
         columns, record = _join_runs(columns, record, *_read_rows(runs))
         _check(columns, record, covers)
-    return columns, np.searchsorted(record, np.arange(len(covers) + 1))
+    begins = np.searchsorted(record, np.arange(len(covers) + 1))
+    return columns, begins, find_single_gaps(columns, record)
 
 
 def _check(columns: RangeColumns, record: I64, covers: I64) -> None:

@@ -223,6 +223,7 @@ class MappingStore:
                 mapped=track.mapped,
                 held_from=track.hot_from,
                 left_out_end=max(track.left_out_end, replica.left_out_end),
+                inserted=track.inserted,
             )
             known = self._replicas[source] = (position, unread, mapped), replica
         return known[1]

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k2ktui.engine.mapping.log import MappingLog
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.mapping.strange_records import (
@@ -21,8 +23,18 @@ from k2ktui.engine.mapping.strange_records import (
     WrittenBatch,
     find_unnamed,
 )
-from k2ktui.engine.records.state import Landed, Position
+from k2ktui.engine.records.state import (
+    Covers,
+    Landed,
+    MappingRecord,
+    Position,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+)
 from k2ktui.replication.copying.landed_spans import LandedSpans
+from k2ktui.replication.copying.range_builder import RangeBuilder
+from k2ktui.sync.mapping.parse import MappingDecoder
 from tests.support.schedule.examples import examples
 
 TARGET = ("t", 0)
@@ -52,6 +64,7 @@ class Log:
     producer: int = 1000
     spans: LandedSpans = field(default_factory=lambda: LandedSpans([], transactional=True))
     mapped: list[tuple[int, int]] = field(default_factory=list)
+    mappings: list[MappingRecord] = field(default_factory=list)
     copy: CopyLog = field(default_factory=CopyLog)
     unended: bool = False
     reads: int = 0
@@ -72,9 +85,19 @@ class Log:
         """The position is there; the marker follows."""
         if not self.unended and self.mine():
             self.older, (self.landed,) = self.landed, self.spans.of([TARGET])
-            self.mapped += [(at, at + 1) for at in self.mine()]
+            self.map(self.mine())
             self.spans.mark_committed()
             self.unended = True
+
+    def map(self, targets: list[int]) -> None:
+        """A transaction's mapping record, as it is written."""
+        ranges, first = RangeBuilder(), len(self.mapped)
+        self.mapped += [(at, at + 1) for at in targets]
+        for number, at in enumerate(targets, first):
+            ranges.add_range(number, at, 1)
+        template = MappingRecord("p", SourcePartition("s", 0), *TARGET, 1)
+        covers = Covers(first, len(self.mapped))
+        self.mappings += [replace(one, covers=covers) for one in ranges.mappings(template)]
 
     def ends(self) -> None:
         """The marker of a committed transaction."""
@@ -137,6 +160,17 @@ class Log:
         ]
         self.copy.learn(batches, REGISTERED, ())
 
+    def look_as_a_new_process(self) -> set[int]:
+        """Read once, with the mapping; return what is found."""
+        self.copy = CopyLog()
+        self.copy.see(self.landed, self.stable)
+        if self.landed is not None and self.copy.known_from is not None:
+            unnamed = find_unnamed(read_mapping(self.mappings), TARGET, self.copy.known_from)
+            if unnamed is not None:
+                self.copy.look_back(*unnamed)
+        self.read()
+        return self.found
+
     @property
     def found(self) -> set[int]:
         return {at for one in self.copy._strange for at in range(one.first, one.end)}  # noqa: SLF001
@@ -193,6 +227,18 @@ def test_what_is_found_is_what_is_there(done: list[tuple[str, int]]) -> None:
             assert log.strange(log.copy.known_from) <= log.found
 
 
+@given(st.lists(steps, max_size=40))
+@settings(max_examples=examples(500))
+def test_a_new_process_finds_all_since_the_first_copy(done: list[tuple[str, int]]) -> None:
+    log = Log()
+    for what, count in done:
+        act(log, what, count)
+    strange = log.strange(log.mapped[0][0]) if log.mapped else set()
+    found = log.look_as_a_new_process()
+    assert strange <= found
+    assert found <= {at for at, one in enumerate(log.entries) if one.writer in (STRANGER, -1)}
+
+
 @given(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=20))
 def test_nothing_is_read_while_the_log_ends_where_the_pipeline_says(
     transactions: list[tuple[int, bool]],
@@ -228,6 +274,40 @@ def test_a_partition_into_which_nothing_was_copied_counts_from_the_first_reading
     log.write(-1, 2)
     log.look(late=False)
     assert log.found == {4, 5}
+
+
+def test_a_single_record_in_the_middle_of_a_transaction_is_found_after_others() -> None:
+    log = Log()
+    for strange in (1, 0, 2):
+        log.copies(2)
+        log.write(-1, strange)
+        log.copies(1)
+        log.commits()
+        log.ends()
+    assert log.look_as_a_new_process() == {2, 11, 12}
+    replica = read_mapping(log.mappings)
+    assert replica.inserted == {TARGET: (2,)}
+    again = [replace(one, again=True) for one in log.mappings]
+    assert read_mapping(again).inserted == {}, "a repeat may have ranges of several transactions"
+
+
+def read_mapping(mappings: list[MappingRecord]) -> Replica:
+    """Read mapping records as a view does."""
+    log = MappingLog()
+    messages = [
+        Message(
+            topic="m",
+            partition=0,
+            offset=at,
+            key=mapping_key(one),
+            value=mapping_value(one),
+            timestamp=(TIMESTAMP_CREATE_TIME, 0),
+        )
+        for at, one in enumerate(mappings)
+    ]
+    for chunk in MappingDecoder().decode([messages], lambda *_: None)[0]:
+        log.take(chunk)
+    return Replica(None, log.target_ranges, inserted=log.inserted)
 
 
 def mapped(*ranges: tuple[int, int, int]) -> Replica:

@@ -53,7 +53,7 @@ def records(
         first, at = position[source], position[source]
         ranges = []
         for gap, count in spans:
-            at += gap
+            at, target = at + gap, target + gap
             ranges.append(MappingRange(at, target, count))
             at, target = at + count, target + count
         position[source] = at = max(at, first + 1)
@@ -81,6 +81,7 @@ def tracks(pieces: list[tuple[SourcePartition, list[MappingChunk]]]) -> object:
         source: (
             track.known.all(),
             track.left_out_end,
+            track.inserted,
             {t: _rows(lane) for t, lane in track.target_ranges.items()},
         )
         for source, track in made.items()
