@@ -94,11 +94,12 @@ def groups(context: click.Context, files: tuple[str, ...], as_json: bool, member
     if not files:
         raise click.UsageError("Missing option '-f' / '--file'.")
     from k2ktui.sync.group_lags import read_groups
-    from k2ktui.sync.moves.snapshot import SnapshotReader, take_snapshot
+    from k2ktui.sync.moves.snapshot import SnapshotReader
 
     flow = load_flow(files)
     if members:
-        show_members(take_snapshot(flow, for_plans=False), as_json=as_json)
+        with closing(SnapshotReader(flow, for_plans=False)) as snapshots:
+            show_members(snapshots.take_groups(), as_json=as_json)
         return
     reading = read_beside(flow.config)
     with closing(SnapshotReader(flow, for_plans=False, with_choices=True)) as snapshots:

@@ -69,6 +69,16 @@ class CheckedCopies:
     opposite: Mapping[TargetPartition, OppositeCopy]
 
 
+@dataclass(frozen=True, slots=True)
+class _BothGroups:
+    """The groups of both clusters, and why the source does not answer; "" if it does."""
+
+    source: SourceView
+    down: str
+    target_cluster: str
+    target: Mapping[str, GroupView]
+
+
 class SnapshotReader:
     """Takes snapshots of one flow; keeps connections and mappings between them.
 
@@ -143,20 +153,8 @@ class SnapshotReader:
         """
         copier = self._read_copier()
         replicated = copier.positions
-        with ThreadPoolExecutor(2) as pool:
-            pool.submit(self._read_ahead)
-            asked = pool.submit(self.source_reader.read, list(replicated))
-            target_cluster = self.target_reader.cluster.cluster_id()
-            down, source = "", None
-            try:
-                source = self._require_source(asked.result())
-            except (ConnectionFailed, TimedOut) as error:
-                down = error.message
-        self.last_source = source
-        if source is None:
-            source = self._load_kept_commits(down)
-        # Read right away: a later commit on the target, for records read since, would look ahead.
-        target_groups = self.target_reader.views(sorted(source.groups))
+        groups = self._read_groups(replicated)
+        source, down, target_groups = groups.source, groups.down, groups.target
         written, unread = self._read_written(source.groups.keys() | target_groups.keys())
         later: Mapping[str, GroupView] = {}
         if not down:
@@ -179,13 +177,13 @@ class SnapshotReader:
         snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
-            target_cluster=target_cluster,
+            target_cluster=groups.target_cluster,
             taken_at=time.time(),
             commits_at=source.at,
             source_down=down,
-            source=_replicated_only(source.groups, copies.replicas),
+            source=_replicated_only(source.groups, {at.topic for at in copies.replicas}),
             target=target_groups,
-            source_later=_replicated_only(later, copies.replicas),
+            source_later=_replicated_only(later, {at.topic for at in copies.replicas}),
             replicas=copies.replicas,
             opposite=checked.opposite,
             logs=checked.logs,
@@ -207,6 +205,46 @@ class SnapshotReader:
         notes = (*snapshot.notes, *describe_conflicts(snapshot, policy))
         self._log_changes(down, notes)
         return replace(snapshot, notes=notes)
+
+    def take_groups(self) -> Snapshot:
+        """Read the groups of both clusters alone, with commits and members: no mapping is read.
+
+        Raises:
+            ConnectionFailed, TimedOut, NothingCopied: as for :meth:`take`.
+        """
+        copier = self._read_copier()
+        groups = self._read_groups(copier.positions)
+        source = groups.source
+        return Snapshot(
+            pipeline=self._config.name,
+            source_cluster=source.cluster,
+            target_cluster=groups.target_cluster,
+            taken_at=time.time(),
+            commits_at=source.at,
+            source_down=groups.down,
+            source=_replicated_only(source.groups, {at.topic for at in copier.positions}),
+            target=groups.target,
+            moved=copier.find_moved(),
+            notes=tuple(_missing_groups(source.incomplete_reason)),
+        )
+
+    def _read_groups(self, replicated: Mapping[SourcePartition, Position]) -> _BothGroups:
+        """Read the groups of the source, or those that were kept, and the same on the target."""
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(self._read_ahead)
+            asked = pool.submit(self.source_reader.read, list(replicated))
+            target_cluster = self.target_reader.cluster.cluster_id()
+            down, source = "", None
+            try:
+                source = self._require_source(asked.result())
+            except (ConnectionFailed, TimedOut) as error:
+                down = error.message
+        self.last_source = source
+        if source is None:
+            source = self._load_kept_commits(down)
+        # Read right away: a later commit on the target, for records read since, would look ahead.
+        target = self.target_reader.views(sorted(source.groups))
+        return _BothGroups(source, down, target_cluster, target)
 
     def _log_changes(self, down: str, notes: Sequence[str]) -> None:
         """Log what the snapshot before did not say."""
@@ -635,10 +673,9 @@ def _missing_groups(why: str) -> Sequence[str]:
 
 
 def _replicated_only(
-    groups: Mapping[str, GroupView], replicas: Mapping[SourcePartition, Replica]
+    groups: Mapping[str, GroupView], topics: Collection[str]
 ) -> dict[str, GroupView]:
     """Return the groups that concern this pipeline, with only their offsets on its topics."""
-    topics = {at.topic for at in replicas}
     replicated = {}
     for name, view in groups.items():
         offsets = {where: commit for where, commit in view.offsets.items() if where[0] in topics}

@@ -159,7 +159,7 @@ def undo(_: Path) -> list[Typed]:
 def groups(_: Path) -> list[Typed]:
     """Groups of a pipeline; none; no cluster."""
     read = "k2ktui.sync.group_lags.read_groups"
-    members = "k2ktui.sync.moves.snapshot.take_snapshot"
+    members = "k2ktui.sync.moves.snapshot.SnapshotReader.take_groups"
     none = replace(READ, source={}, target={})
     static = make_member("billing-7", "/10.0.0.7", "b7", {"orders": [0, 1, 3]})
     named = replace(
