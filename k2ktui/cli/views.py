@@ -23,7 +23,7 @@ from k2ktui.engine.severity import Severity
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
@@ -56,17 +56,20 @@ def status(files: tuple[str, ...], as_json: bool, with_groups: bool, with_produc
     flow = load_flow(files)
     reading = read_once(flow, groups=with_groups, drills=True)
     error: K2kError | None = reading.source_error or reading.groups_error
-    writers = None
+    writers, unread = None, ""
     if with_producers and reading.source_error is None:
         keys = [row.key for row in reading.view.partitions]
         try:
-            writers = watch_writers(flow.config, keys)
+            writers, unread = watch_writers(flow.config, keys)
         except K2kError as failed:
             error = error or failed
     if as_json:
-        print_json(status_object(reading, with_groups=with_groups, writers=writers))
+        printed = status_object(reading, with_groups=with_groups, writers=writers)
+        printed["notes"] += [unread] if unread else []
+        print_json(printed)
     else:
         print_status(flow.config, reading, with_groups=with_groups, writers=writers)
+        _print_sentences([f"{unread}."] if unread else [])
     if error is not None:
         raise error
 
@@ -114,8 +117,11 @@ def print_status(
 
 def watch_writers(
     config: PipelineConfig, partitions: Collection[tuple[str, int]]
-) -> Sequence[Writer]:
-    """Return who writes to partitions of the source while they are watched."""
+) -> tuple[Sequence[Writer], str]:
+    """Return who writes to partitions of the source while they are watched.
+
+    The second value says that some partitions were not read in that time; "" if all were.
+    """
     from k2ktui.kafka.clients import source_cluster
     from k2ktui.log.writers import WriterWatch
 
@@ -124,8 +130,15 @@ def watch_writers(
         while True:
             writers = watch.poll(partitions)
             if time.monotonic() >= until:
-                return writers
+                return writers, _describe_unread(len(watch.unread))
             time.sleep(_TICK_S)
+
+
+def _describe_unread(partitions: int) -> str:
+    if not partitions:
+        return ""
+    count = counted(partitions, "partition")
+    return f"{count} with new records could not be read in this time: producers may be missing"
 
 
 def print_writers(writers: Sequence[Writer]) -> None:

@@ -104,13 +104,15 @@ class WriterWatch:
 
     Attributes:
         writers: who has written.
+        unread: the partitions that have new records, and of which none was read yet.
     """
 
     def __init__(self, cluster: Cluster, look_back: int = 0) -> None:
         self._cluster, self._reader, self._look_back = cluster, WriterReader(cluster), look_back
         self._ends: dict[Partition, int] = {}
+        self._was_read: set[Partition] = set()
         self._lock = Lock()
-        self.writers = Writers()
+        self.writers, self.unread = Writers(), frozenset[Partition]()
 
     def poll(self, partitions: Collection[Partition]) -> Sequence[Writer]:
         """Read what was written since the last poll, and return who has written.
@@ -127,7 +129,10 @@ class WriterWatch:
             self.writers.add(self._reader.read(moved), monotonic())
             # What was not read now is read with the next poll.
             self._ends |= {at: moved.get(at, end) for at, end in ends.items()}
-            self._ends |= {at: max(ends[at], to) for at, to in self._reader.served.items()}
+            served = self._reader.served
+            self._ends |= {at: max(ends[at], to) for at, to in served.items()}
+            self._was_read |= served.keys()
+            self.unread = (self.unread | moved.keys()) - self._was_read
             return self.writers.list()
 
     def close(self) -> None:

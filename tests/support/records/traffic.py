@@ -75,6 +75,7 @@ class Traffic:
         origin: name of the cluster, added with a number as headers that make each record unique.
         prefixes: every value that is neither null nor empty begins with one of these.
         batches: settings of all producers, and then of long bursts, which fill many batches.
+        keyed: whether every record has a key, as compacted topics demand.
     """
 
     def __init__(
@@ -88,10 +89,11 @@ class Traffic:
         origin: str = "",
         prefixes: Sequence[bytes] = (),
         batches: Mapping[str, object] | None = None,
+        keyed: bool = False,
     ) -> None:
         self._bursts = (1, 3, 30, 200) if batches is None else (3, 200, 600)
         self._origin = origin.encode()
-        self._prefixes = prefixes
+        self._prefixes, self._keyed = prefixes, keyed
         self._numbers = itertools.count()
         self._dice = random.Random(seed)
         self._node = node
@@ -150,6 +152,8 @@ class Traffic:
         topic = self._dice.choice(list(self._topics))
         count = self._dice.choice(self._bursts)
         records = mixture(self._dice.randrange(1 << 30), count, self._topics[topic])
+        if self._keyed:
+            records = [replace(record, key=record.key or b"k") for record in records]
         if self._prefixes:
             records = [self._begin(record) for record in records]
         if self._origin:

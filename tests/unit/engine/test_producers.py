@@ -98,6 +98,11 @@ def test_what_was_not_read_is_read_with_the_next_poll_and_nothing_twice() -> Non
     ends |= {("t", 1): 26}
     watch.poll(ends)
     assert asked == [{}, {("t", 0): 10, ("t", 1): 20}, {("t", 0): 10}]
+    assert watch.unread == {("t", 0)}
+    ends |= {("t", 1): 30}
+    reader.served = {("t", 0): 12}
+    watch.poll(ends)
+    assert watch.unread == set(), "each was read, if not all of it"
 
 
 def test_a_broker_that_is_dead_hides_no_name_that_others_know() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.log import MappingLog
@@ -228,6 +228,10 @@ def test_what_is_found_is_what_is_there(done: list[tuple[str, int]]) -> None:
 
 
 @given(st.lists(steps, max_size=40))
+@example([*[("copies", 1), ("strange", 1), ("copies", 1), ("commits", 0)] * 2, ("strange", 2)])
+@example(
+    [*[("copies", 1), ("strange", 1)] * 2, *[("commits", 0), ("renews", 0), ("copies", 1)] * 3]
+)
 @settings(max_examples=examples(500))
 def test_a_new_process_finds_all_since_the_first_copy(done: list[tuple[str, int]]) -> None:
     log = Log()

@@ -48,7 +48,7 @@ def status(_: Path) -> list[Typed]:
     known = Producer(4711, 2, is_transactional=True, transactional_id="orders-app")
     written = [Written(("clicks", 0), known, 50, 41), Written(("clicks", 1), Producer(-1), 7, 9)]
     writers.add(written, 5.0)
-    watched = {"k2ktui.cli.views.watch_writers": writers.list()}
+    watched = {"k2ktui.cli.views.watch_writers": (writers.list(), "")}
     return [
         typed("status -f orders.yaml", {read: Reading(plain.view())}),
         typed("status -f orders.yaml --groups", {read: Reading(full.view())}),
