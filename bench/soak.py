@@ -29,8 +29,9 @@ import psutil
 from bench.clusters import make_class_archives
 from bench.load import perf_test
 from bench.model import MB
-from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, SLOTS, Scene, draw
+from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, SLOTS, UNPROVEN_FAULTS, Scene, draw
 from bench.soak_meter import SoakMeter
+from bench.soak_writers import CLEANER, WritersWatch, compacted_traffic, write_strays
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import create_topic, end_offsets, eventually
 from tests.support.clusters.proxy import ProxiedNode
@@ -58,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.mode == "exclusive" and not set(options.fault or ()) <= set(EXCLUSIVE_FAULTS):
         parser.error("another run can join only with --mode shared")
+    if not options.writers and set(options.fault or ()) & set(UNPROVEN_FAULTS):
+        parser.error("what is copied again or elsewhere is not proven: only with --writers")
     directory = Path(tempfile.mkdtemp(prefix="k2ktui-soak-", dir=options.data))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -82,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--prove-every", type=float, default=10.0, metavar="MINUTES", help="between two proofs")
     add("--pause", type=float, default=0.2, metavar="SECONDS", help="between bursts of traffic")
     add("--load", type=int, default=0, metavar="MB/S", help="of a topic that is not proven")
+    add(
+        "--writers",
+        action="store_true",
+        help="copy a compacted topic, too, that is not proven; expect that nobody else is said to "
+        "have written to any copy, until somebody has",
+    )
     add("--seed", type=int, default=1, help="decides faults and traffic; when, decides the clock")
     add("--mode", choices=("shared", "exclusive"), default="shared", help="coordination.mode")
     add("--fault", action="append", choices=FAULTS, help="only this one; can be repeated")
@@ -102,7 +111,8 @@ class Soak:
         self._options, self._directory = options, directory
         self._dice = random.Random(options.seed)
         every = FAULTS if options.mode == "shared" else EXCLUSIVE_FAULTS
-        self._faults: list[str] = options.fault or list(every)
+        left = () if options.writers else UNPROVEN_FAULTS
+        self._faults: list[str] = options.fault or [name for name in every if name not in left]
         self._records = self._proofs = self._count = 0
 
     def run(self) -> int:
@@ -112,8 +122,9 @@ class Soak:
         for path in (temporary, state):
             path.mkdir()
         os.environ |= {"TMPDIR": str(temporary), "XDG_STATE_HOME": str(state)}
-        source = KafkaNode("source", self._directory / "source", _RETENTION_CHECK)
-        target = ProxiedNode("target", self._directory / "target", properties=_RETENTION_CHECK)
+        properties = _RETENTION_CHECK | CLEANER
+        source = KafkaNode("source", self._directory / "source", properties)
+        target = ProxiedNode("target", self._directory / "target", properties=properties)
         with contextlib.ExitStack() as stack:
             for node in (source, target):
                 stack.callback(node.close)
@@ -129,7 +140,8 @@ class Soak:
             if self._options.load:
                 stack.enter_context(_loading(source, self._options.load))
             scene = Scene(pipeline, target, pipeline.start(), self._dice)
-            watch = stack.enter_context(_watching(pipeline.write(), self._directory / "watch.out"))
+            out = self._directory / "watch.out"
+            watch = stack.enter_context(_watching(pipeline.write(), out))
 
             def processes() -> Iterator[tuple[str, psutil.Process]]:
                 yield "k2ktui watch", psutil.Process(watch.pid)
@@ -141,11 +153,27 @@ class Soak:
             meter = SoakMeter(processes, directories, min(15.0, self._options.minutes * 1.5))
             began = time.monotonic()
             with meter:
-                self._soak(scene, topics)
+                if self._options.writers:
+                    with WritersWatch(pipeline.write(), out) as writers:
+                        self._soak_beside_compacted(scene, topics, writers)
+                else:
+                    self._soak(scene, topics)
             if self._options.load:
                 _say_load(scene, time.monotonic() - began)
             code = scene.run.stop()
             return self._report(meter, code, scene.run.tail())
+
+    def _soak_beside_compacted(
+        self, scene: Scene, topics: dict[str, int], writers: WritersWatch
+    ) -> None:
+        source, pause = scene.pipeline.source, self._options.pause
+        with compacted_traffic(source, self._dice.randrange(1 << 30), pause) as scene.unproven:
+            self._soak(scene, topics)
+            living, fresh = writers.living, writers.fresh
+            _say(event="writers", living=asdict(living), fresh=asdict(fresh), said=writers.said)
+            if writers.said:
+                raise AssertionError(f"{len(writers.said)} views had strange records")
+            _say(event="strays", seen_after_s=write_strays(scene, writers))
 
     def _soak(self, scene: Scene, topics: dict[str, int]) -> None:
         every_s, end, period = self._options.fault_every, math.inf, 0

@@ -7,16 +7,19 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
+from tests.support.clusters.kafka import end_offsets, grow_topic
 from tests.support.clusters.proxy import ProxiedNode
+from tests.support.commands.verbs import k2ktui
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.pipelines.shared_pipelines import expect_owning
 
 SLOTS = 2
 _SHORTEST_S, _LONGEST_S = 5.0, 25.0
+_MOST_PARTITIONS, _REREAD = 12, 500
 
 
 @dataclass
@@ -28,12 +31,15 @@ class Scene:
         target: its target, behind a proxy.
         run: the run that copies at present; some faults replace it.
         dice: decides which process, and for how long.
+        unproven: topics that are copied and not proven, with their partitions; empty if there are
+            none. What makes records be copied again acts on these.
     """
 
     pipeline: Pipeline
     target: ProxiedNode
     run: Run
     dice: random.Random
+    unproven: dict[str, int] = field(default_factory=dict)
 
     def wait(self) -> None:
         """Let time pass while something is suspended, cut off or down."""
@@ -127,6 +133,27 @@ def _kill_target(scene: Scene) -> None:
     scene.target.start()
 
 
+def _add_partition(scene: Scene) -> None:
+    topic = scene.dice.choice(list(scene.unproven))
+    if scene.unproven[topic] < _MOST_PARTITIONS:
+        grow_topic(scene.pipeline.source, topic, scene.unproven[topic] + 1)
+        scene.unproven[topic] += 1
+
+
+def _move_back(scene: Scene) -> None:
+    """Copy again what some partitions have copied last."""
+    scene.run.stop()
+    scene.run.await_gone()
+    topic = scene.dice.choice(list(scene.unproven))
+    ends = end_offsets(scene.pipeline.source, topic)
+    moved = scene.dice.sample(sorted(ends), 1 + scene.dice.randrange(len(ends)))
+    to = [f"{topic}:{at}:{max(0, ends[at] - scene.dice.randrange(1, _REREAD))}" for at in moved]
+    said = k2ktui("offsets", "set", "-f", scene.pipeline.write(), "--yes", *to)
+    if said.code:
+        raise AssertionError(f"positions were not moved: {said.err}")
+    scene.start_again()
+
+
 Fault = Callable[[Scene], None]
 
 # How often each of them is drawn. A driver that is killed shows no growth over a long time.
@@ -144,7 +171,11 @@ FAULTS: dict[str, tuple[Fault, int]] = {
     "stopped and started": (_stop, 1),
     "taken over by another run": (_take_over, 1),
     "another run joins, one of the two killed": (_join_and_kill, 2),
+    "a partition added": (_add_partition, 2),
+    "positions moved back": (_move_back, 2),
 }
+# These need a topic whose records are not proven.
+UNPROVEN_FAULTS = ("a partition added", "positions moved back")
 # Where runs do not share a pipeline, no other one joins.
 EXCLUSIVE_FAULTS = tuple(name for name in FAULTS if FAULTS[name][0] is not _join_and_kill)
 

@@ -6,13 +6,18 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bench.soak import main
-from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, draw
+from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, UNPROVEN_FAULTS, draw
 from bench.soak_meter import Sample, growth
+from bench.soak_writers import STRAYS, Looks
+from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
+from k2ktui.watch.codec import dumps
+from tests.unit.watch.test_strange import STRANGE, made_with
 
 
 def samples(*mb: float, threads: int = 5, more_threads: int = 0) -> list[Sample]:
@@ -60,10 +65,28 @@ def test_a_run_joins_only_where_runs_share_a_pipeline(capsys: pytest.CaptureFixt
     assert "only with --mode shared" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("fault", UNPROVEN_FAULTS)
+def test_what_is_copied_again_needs_a_topic_that_is_not_proven(
+    fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--fault", fault])
+    assert "only with --writers" in capsys.readouterr().err
+
+
+def test_a_view_with_strange_records_is_an_alarm() -> None:
+    looks = Looks()
+    assert looks.take(dumps(made_with(OtherWriters()).view())) == ""
+    untold = OtherWriters(untold={NOT_MAPPED: 2})
+    assert looks.take(dumps(made_with(untold).view())) == ""
+    assert "orders-0: 4 records at offsets 120" in looks.take(dumps(made_with(STRANGE).view()))
+    assert looks == Looks(3, 2, 1, Counter({NOT_MAPPED: 1}), STRAYS)
+
+
 @pytest.mark.slow
 def test_a_short_one_passes(tmp_path: Path) -> None:
     options = ["--minutes=0.5", "--fault-every=12", "--fault=worker killed", "--prove-every=0.5"]
-    options.append("--load=2")
+    options += ["--load=2", "--writers"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak", *options, "--data", str(tmp_path)],
         capture_output=True,
@@ -74,6 +97,9 @@ def test_a_short_one_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, said
     (load,) = (line for line in said if line["event"] == "load")
     assert load["written_mb_s"] > 0 and load["copied_mb_s"] > 0
+    (writers,) = (line for line in said if line["event"] == "writers")
+    assert writers["living"]["told"] and not writers["said"]
+    assert "strays" in {line["event"] for line in said}
     end = said[-1]
     assert end["event"] == "end" and end["faults"] >= 1 and end["proofs"] == 1 and end["records"]
     assert not list(tmp_path.iterdir())
