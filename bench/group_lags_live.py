@@ -1,35 +1,38 @@
 """``python -m bench.group_lags_live``: what groups in time cost a feed of a real pair.
 
 Two local clusters, a copied topic, and groups that all commit between two polls. A feed, as the
-console has one, is a process of its own; its CPU time over a minute is measured with groups in
-time and without, in turns.
+console has one, is a process of its own. Its CPU time over a minute is printed with groups in time
+and without, in turns; of a busy machine, where it polls less often, what its threads take for one
+reading of the groups tells more: as a share of a core at the default interval.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
-import pstats
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import Producer
 
-from bench.clusters import Clusters, create_topic, running
+from bench.clusters import Clusters, create_topic, running, wait_for
 from bench.groups import TOPIC, command, write_pipeline
+from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.lags import NO_LOGS, ReadLogs
 from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.sync.group_lags import GroupLagReader
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S
+from k2ktui.watch.model import View
 from k2ktui.watch.poller import open_poller
 
 _COMES, _READS = 20, 25
@@ -90,48 +93,71 @@ class Applications:
             self.commit()
 
 
-def feed(file: str, seconds: float, *, timed: bool, profile: bool) -> None:
-    """Follow a pipeline as the console does; print CPU seconds, polls, and rows with an age."""
-    if not timed:
+@dataclass
+class Spent:
+    """CPU seconds of the threads that read and follow groups in time, and how often they did."""
+
+    reading: float = 0.0
+    following: float = 0.0
+    readings: int = 0
+
+    def time(self) -> None:
+        """Measure what this process reads and follows from now on."""
+        read, follow = GroupLagReader.read, Assembler._follow  # noqa: SLF001
+
+        def timed_read(reader: GroupLagReader, snapshot: Snapshot) -> ReadLogs:
+            began = time.thread_time()
+            logs = read(reader, snapshot)
+            self.reading += time.thread_time() - began
+            self.readings += 1
+            return logs
+
+        def timed_follow(assembler: Assembler, *given: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            followed = follow(assembler, *given, **named)
+            self.following += time.thread_time() - began
+            return followed
+
+        GroupLagReader.read = timed_read  # type: ignore[method-assign, assignment]
+        Assembler._follow = timed_follow  # type: ignore[method-assign, assignment]  # noqa: SLF001
+
+
+def feed(file: str, seconds: float, *, with_times: bool) -> None:
+    """Follow a pipeline as the console does; print what it took."""
+    spent = Spent()
+    if not with_times:
         _leave_out_times()
+    spent.time()
+    views: list[View] = []
     flow, _ = read_flow([file])
-    polls, untimed, rows = 0, 0, 0
-    ready = threading.Event()
-
-    def take(view: object) -> None:
-        nonlocal polls, untimed, rows
-        groups = getattr(view, "groups", ())
-        polls += 1
-        rows = len(groups)
-        untimed = sum(row.lag_s is None for row in groups)
-        if groups:
-            ready.set()
-
     with closing(open_poller(flow)) as poller:
-        profiler = cProfile.Profile() if profile else None
-        if profiler is not None:
-            threading.setprofile(lambda *_: profiler.enable())
-        poller.start(take)
-        ready.wait(120)
+        poller.start(lambda view: views.append(view) if view.groups else None)
+        wait_for(lambda: bool(views), "groups are read", 120)
         time.sleep(4 * DEFAULT_INTERVAL_S)
-        began, polls = time.process_time(), 0
+        began, before = time.process_time(), replace(spent)
         time.sleep(seconds)
-        spent = time.process_time() - began
-    print(json.dumps({"cpu_s": spent, "views": polls, "rows": rows, "untimed": untimed}))
-    if profiler is not None:
-        pstats.Stats(profiler, stream=sys.stderr).sort_stats("cumulative").print_stats(60)
+        cpu = time.process_time() - began
+    rows = views[-1].groups
+    readings = max(1, spent.readings - before.readings)
+    figures = {
+        "cpu_s": round(cpu, 2),
+        "readings": spent.readings - before.readings,
+        "reading_ms": round(1000 * (spent.reading - before.reading) / readings),
+        "following_ms": round(1000 * (spent.following - before.following) / readings),
+        "rows": len(rows),
+        "untimed": sum(row.lag_s is None for row in rows),
+    }
+    print(json.dumps(figures))
 
 
 def _leave_out_times() -> None:
-    def read(self: GroupLagReader, snapshot: object) -> ReadLogs:
+    def read(reader: GroupLagReader, snapshot: Snapshot) -> ReadLogs:
         return NO_LOGS
 
-    def follow(
-        self: Assembler, now: float, groups: object, audit: object, *, is_old: bool
-    ) -> object:
-        return self._summarize(groups, audit), groups.rows  # type: ignore[attr-defined, arg-type]
+    def follow(assembler: Any, now: float, groups: Any, audit: Any, *, is_old: bool) -> Any:
+        return assembler._summarize(groups, audit), groups.rows  # noqa: SLF001
 
-    GroupLagReader.read = read  # type: ignore[method-assign]
+    GroupLagReader.read = read  # type: ignore[method-assign, assignment]
     Assembler._follow = follow  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
@@ -161,7 +187,7 @@ def _copy(directory: Path, clusters: Clusters, partitions: int) -> Path:
 
 def _say(file: Path, options: argparse.Namespace, *, with_times: bool) -> None:
     arguments = ["--feed", str(file), "--seconds", str(options.seconds)]
-    arguments += ["--untimed"] * (not with_times) + ["--profile"] * options.profile
+    arguments += ["--untimed"] * (not with_times)
     done = subprocess.run(
         [sys.executable, "-m", "bench.group_lags_live", *arguments],
         stdout=subprocess.PIPE,
@@ -169,8 +195,9 @@ def _say(file: Path, options: argparse.Namespace, *, with_times: bool) -> None:
         check=True,
     )
     figures = json.loads(done.stdout.splitlines()[-1])
-    share = 100 * figures["cpu_s"] / options.seconds
     busy = psutil.getloadavg()[0]
+    ms = figures["reading_ms"] + figures["following_ms"]
+    share = 0.1 * ms / DEFAULT_INTERVAL_S
     print(f"groups in time: {with_times}; {figures}; {share:.1f} % of a core; load {busy:.1f}")
     sys.stdout.flush()
 
@@ -184,12 +211,11 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=2_000, help="records a partition")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--profile", action="store_true", help="print the functions, too")
     parser.add_argument("--feed", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--untimed", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.feed:
-        feed(options.feed, options.seconds, timed=not options.untimed, profile=options.profile)
+        feed(options.feed, options.seconds, with_times=not options.untimed)
     else:
         measure(options)
 

@@ -48,15 +48,15 @@ class Looks:
     Attributes:
         views: how many there were.
         told: in how many of them it was fully known of all target partitions.
-        alarms: in how many of them there were strange records.
         reasons: in how many of them it was not, by the reason.
+        alarms: in how many of them there were strange records.
         records: how many of these the last view has; None if it does not tell.
     """
 
     views: int = 0
     told: int = 0
-    alarms: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    alarms: int = 0
     records: int | None = None
 
     def take(self, line: str) -> str:
