@@ -130,11 +130,12 @@ def watch_writers(
         while True:
             writers = watch.poll(partitions)
             if time.monotonic() >= until:
-                return writers, _describe_unread(len(watch.unread))
+                return writers, describe_unread(len(watch.unread))
             time.sleep(_TICK_S)
 
 
-def _describe_unread(partitions: int) -> str:
+def describe_unread(partitions: int) -> str:
+    """Return that of so many partitions no new record was read; "" for none."""
     if not partitions:
         return ""
     count = counted(partitions, "partition")

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from k2ktui.cli.views import describe_unread
 from k2ktui.engine.compare.outcomes import Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.mapping.translate import Basis, Translation
@@ -49,12 +50,15 @@ def status(_: Path) -> list[Typed]:
     written = [Written(("clicks", 0), known, 50, 41), Written(("clicks", 1), Producer(-1), 7, 9)]
     writers.add(written, 5.0)
     watched = {"k2ktui.cli.views.watch_writers": (writers.list(), "")}
+    in_part = {"k2ktui.cli.views.watch_writers": (writers.list(), describe_unread(450))}
     return [
         typed("status -f orders.yaml", {read: Reading(plain.view())}),
         typed("status -f orders.yaml --groups", {read: Reading(full.view())}),
         typed("status -f orders.yaml --groups --json", {read: Reading(full.view())}),
         typed("status -f orders.yaml --producers", {read: Reading(plain.view()), **watched}),
         typed("status -f orders.yaml --producers --json", {read: Reading(plain.view()), **watched}),
+        typed("status -f orders.yaml --producers", {read: Reading(plain.view()), **in_part}),
+        typed("status -f orders.yaml --producers --json", {read: Reading(plain.view()), **in_part}),
         typed("status -f orders.yaml", {read: down}),
         typed("status -f orders.yaml --json", {read: down}),
         typed("status -f orders.yaml", {read: NO_TARGET}),
