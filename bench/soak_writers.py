@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +54,7 @@ class Looks:
 
     views: int = 0
     told: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, int] = field(default_factory=dict)
     alarms: int = 0
     records: int | None = None
 
@@ -67,7 +66,8 @@ class Looks:
         if writers is None:
             return ""
         reasons = [*writers.untold, *writers.unread, *([writers.why] if writers.why else [])]
-        self.reasons.update(reasons)
+        for reason in reasons:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.told += not reasons
         self.alarms += bool(writers.strange)
         return "; ".join(writers.describe()) if writers.strange else ""

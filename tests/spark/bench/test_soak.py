@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,8 @@ def test_a_view_with_strange_records_is_an_alarm() -> None:
     untold = OtherWriters(untold={NOT_MAPPED: 2})
     assert looks.take(dumps(made_with(untold).view())) == ""
     assert "orders-0: 4 records at offsets 120" in looks.take(dumps(made_with(STRANGE).view()))
-    assert looks == Looks(3, 2, Counter({NOT_MAPPED: 1}), 1, STRAYS)
+    assert looks == Looks(3, 2, {NOT_MAPPED: 1}, 1, STRAYS)
+    assert json.loads(json.dumps(asdict(looks)))["reasons"] == {NOT_MAPPED: 1}
 
 
 @pytest.mark.slow

@@ -228,5 +228,10 @@ def _producer(node: KafkaNode, **settings: object) -> Producer:
     topic for ``topic.metadata.propagation.max.ms``: it drops what it has buffered, and then does
     not believe for as long that the topic exists.
     """
-    patient = {"delivery.timeout.ms": 120_000, "topic.metadata.propagation.max.ms": _PROPAGATION_MS}
+    patient = {
+        "delivery.timeout.ms": 120_000,
+        "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
+        # What is waited for may be a partition that was added just now.
+        "topic.metadata.refresh.interval.ms": 10_000,
+    }
     return Producer(client(node, **settings) | patient | {"log_level": 0})
