@@ -181,6 +181,16 @@ def ask(name: str, what: str = "continue") -> bool:
     return typed.strip() == name
 
 
+def ask_passphrase() -> Callable[[str], str] | None:
+    """Return what asks for the passphrase of a key, given its name; None without a terminal."""
+
+    def prompt(key: str) -> str:
+        typed: str = click.prompt(f"Passphrase of {key}", hide_input=True, err=True)
+        return typed
+
+    return prompt if can_ask() else None
+
+
 class JournaledWrites(Protocol):
     """What was written, with its entry in the journal."""
 

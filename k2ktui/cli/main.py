@@ -51,6 +51,7 @@ _COMMANDS = {
     "config": ("check", "Validate and show pipeline files."),
     "demo": ("demo", "Start two local clusters with traffic and a pipeline between them."),
     "drill": ("drill", "Rehearse and carry out a failover, step by step, with proof."),
+    "evidence": ("evidence", "Verify signed reports of drills, offline; sign one later."),
     "explain": ("check", "Show each topic's target and copy path, with the reason."),
     "fleet": ("views", "Show the pipelines of a directory, the worst first."),
     "groups": (

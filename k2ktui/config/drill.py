@@ -286,6 +286,28 @@ class DrillRedirect(Section):
         return cut_off, redirect
 
 
+class DrillSign(Section):
+    """The key that signs the reports of drills when they end."""
+
+    key: Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] = Field(
+        description="Path of a private key, Ed25519 in PEM, mode 600"
+    )
+    passphrase_file: (
+        Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] | None
+    ) = Field(
+        default=None,
+        description="Path of a file with the key's passphrase, mode 600; without it, a command at "
+        "a terminal asks",
+    )
+    directory: (
+        Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] | None
+    ) = Field(
+        default=None,
+        description="Path of the directory of signed reports; by default `evidence` beside the "
+        "pipeline's file",
+    )
+
+
 class DrillSettings(Section):
     """Failover drills of the pipeline."""
 
@@ -301,6 +323,10 @@ class DrillSettings(Section):
         default=None,
         description="The clients' name, which a drill moves to the target; without it, clients are "
         "moved by hand or by hooks",
+    )
+
+    sign: DrillSign | None = Field(
+        default=None, description="The key that signs reports; without it, none is signed"
     )
 
     def list_hooks(self, kind: DrillKind, topics: Collection[str] = ()) -> tuple[Hook, ...]:

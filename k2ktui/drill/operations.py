@@ -39,6 +39,7 @@ from k2ktui.drill.release import find_failovers
 from k2ktui.drill.report import verify_report
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
+from k2ktui.drill.signing import end_drill, prepare_signing, require_signing
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.topics import DrillTopics, read_topics
 from k2ktui.engine.access import require
@@ -141,6 +142,7 @@ def begun_drill(
     require(actor.may, "a drill")
     flow, files, config = actor.flow, actor.files, actor.flow.config
     options = require_redirect(config, kind, options, in_site=site is not None)
+    signing = require_signing(actor, kind)
     if kind is not DrillKind.REHEARSE:
         hooks = config.drill.list_hooks(kind, options.topics)
         require_safe_files(hooks, files, "No drill was begun.")
@@ -164,7 +166,8 @@ def begun_drill(
         topics=topics.names,
     )
     store = DrillStore(config, target)
-    session = actor.connect(drill, store, Paths(options.export_to, options.forward))
+    paths = Paths(options.export_to, options.forward)
+    session = actor.connect(drill, store, paths, signing)
     try:
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
@@ -180,6 +183,8 @@ def begun_drill(
         for line in topics.lines:
             session.write(line, phase=TOPICS_STEP)
         list_hooks(session)
+        if signing is not None and signing.problem:
+            session.write(f"the report cannot be signed: {signing.problem}", phase="report")
         yield session
     finally:
         session.close()
@@ -307,7 +312,13 @@ def resumed_drill(actor: Actor, drill_id: str, how: ResumeOptions) -> Iterator[S
     require(actor.may, "resuming a drill")
     paths = Paths(how.chosen.get("export_to", ""), how.chosen.get("forward", ""), exports=True)
     with own_drill(
-        actor, drill_id, "resumed", take_over=how.take_over, preview=preview_resume, paths=paths
+        actor,
+        drill_id,
+        "resumed",
+        take_over=how.take_over,
+        preview=preview_resume,
+        paths=paths,
+        signing=prepare_signing(actor),
     ) as session:
         _refuse_resume(session.drill, how)
         take_hooks(session)
@@ -382,6 +393,7 @@ def abort_drill(
         take_over=take_over,
         preview=preview_abort,
         paths=Paths(forward=forward),
+        signing=prepare_signing(actor),
     ) as session:
         if not can_go_back(session.drill):
             raise _past_return(session.drill)
@@ -402,7 +414,7 @@ def abort_drill(
             session.change_drill(
                 lambda drill: replace(drill, blockers=(*drill.blockers, *problems))
             )
-        finish_drill(session, DrillStatus.ABORTED)
+        end_drill(session, DrillStatus.ABORTED)
     return session.drill
 
 

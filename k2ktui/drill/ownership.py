@@ -17,7 +17,7 @@ from k2ktui.drill.authorship import find_doubt, read_owners
 from k2ktui.drill.files import forward_path
 from k2ktui.drill.operator import Operator, agree_question, take_over_question
 from k2ktui.drill.peers import ALONE, Peers
-from k2ktui.drill.session import Session
+from k2ktui.drill.session import Session, Signing
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -52,6 +52,8 @@ class Actor:
         may: the caller's access rights.
         operator: who watches and confirms.
         peers: the other members, of a member of a site drill.
+        ask_secret: asks a person for the passphrase of a key, whose name it is given; None if
+            nobody can be asked.
     """
 
     flow: Flow
@@ -59,8 +61,11 @@ class Actor:
     may: Access
     operator: Operator[Drill]
     peers: Peers = ALONE
+    ask_secret: Callable[[str], str] | None = None
 
-    def connect(self, drill: Drill, store: DrillStore, paths: Paths) -> Session:
+    def connect(
+        self, drill: Drill, store: DrillStore, paths: Paths, signing: Signing | None
+    ) -> Session:
         """Return a session of a drill, which is not opened yet."""
         return Session(
             self.flow,
@@ -72,6 +77,7 @@ class Actor:
             paths.export_to,
             forward_file=paths.forward,
             peers=self.peers,
+            signing=signing,
         )
 
 
@@ -103,6 +109,7 @@ def own_drill(
     preview: Callable[[Session], Sequence[str]],
     paths: Paths = NO_PATHS,
     also_over: bool = False,
+    signing: Signing | None = None,
 ) -> Iterator[Session]:
     """Become the owner of a drill, asking first if another process acts on it.
 
@@ -117,6 +124,7 @@ def own_drill(
         preview: returns what the record would change.
         paths: the paths that the command names.
         also_over: whether the drill may be over.
+        signing: how its report is signed if it ends.
 
     Raises:
         ConfigError: there is no such drill.
@@ -131,7 +139,7 @@ def own_drill(
     except K2kError:
         store.close()
         raise
-    session = actor.connect(drill, store, paths)
+    session = actor.connect(drill, store, paths, signing)
     try:
         _refuse_over(drill, also_over=also_over)
         _refuse_shape(drill)
@@ -156,6 +164,7 @@ def own_drill(
         if doubt and not shown.is_over:
             log.warning("drill %s: not proven who wrote it: %s", drill_id, doubt)
             _ask_person(session, doubt, preview)
+            session.doubt = doubt
 
         def owned(_: Drill) -> Drill:
             """Read again what the former owner has written until it was fenced."""

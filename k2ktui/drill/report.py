@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from k2ktui.drill.facts import DrillMeasures
 from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.clients import MOST_CLIENTS, MOST_OF_GROUP, GroupClient
@@ -245,6 +246,25 @@ def producers_stopped_ms(drill: Drill) -> int | None:
     if fence.status is not PhaseStatus.DONE or fence.ended_ms is None:
         return None
     return max(drill.started_ms, fence.ended_ms - int(drill.options.frozen_s * 1000))
+
+
+def measure(drill: Drill) -> DrillMeasures:
+    """Return what a drill has measured so far."""
+    figures = drill.figures
+    first = figures.first_record_ms
+    return DrillMeasures(
+        rto_s=None if first is None else max(0, first - stopped_ms(drill)) / 1000,
+        phases={
+            str(record.phase): record.took_ms / 1000
+            for record in drill.phases
+            if record.took_ms is not None
+        },
+        rpo_records=figures.rpo_records,
+        rpo_bytes=figures.rpo_bytes,
+        rpo_s=figures.rpo_s,
+        tool_s=drill.tool_ms / 1000,
+        rpo_at_least=figures.rpo_at_least,
+    )
 
 
 def _groups(groups: Collection[GroupResult]) -> str:

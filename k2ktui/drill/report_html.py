@@ -35,7 +35,7 @@ _WORDS = {
     **dict.fromkeys((str(PhaseStatus.FAILED), str(DrillCheckOutcome.FAIL)), "bad"),
     **dict.fromkeys((str(PhaseStatus.SKIPPED), str(DrillCheckOutcome.UNKNOWN), "kept"), "warn"),
 }
-_RESULT = {"Phases": 1, "Changes": 1, "Checks": 2, "Pipelines": 1}
+_RESULT = {"Phases": 1, "Changes": 1, "Checks": 2, "Pipelines": 1, "Drills": 4}
 _STYLE = """
 :root { color-scheme: light dark; --back: #ffffff; --text: #1c2430; --muted: #5b6675;
   --line: #d9dfe7; --panel: #f4f6f9; --ok: #1a7f4b; --warn: #9a6200; --bad: #c02b2b;

@@ -8,7 +8,6 @@ from dataclasses import replace
 from k2ktui.drill.checks.catalog import blocking, ids_asked
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
-from k2ktui.drill.facts import DrillMeasures
 from k2ktui.drill.hooks import explain_unsafe_files, list_own_hooks, run_hooks
 from k2ktui.drill.phases import (
     move_topics,
@@ -21,8 +20,9 @@ from k2ktui.drill.phases import (
     tail,
     target,
 )
-from k2ktui.drill.report import stopped_ms
-from k2ktui.drill.session import PhaseResult, Session, finish_drill
+from k2ktui.drill.report import measure
+from k2ktui.drill.session import PhaseResult, Session
+from k2ktui.drill.signing import end_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookRole, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
@@ -118,7 +118,7 @@ def run_drill(session: Session) -> bool:
         session.end(phase, result)
         if result.status is PhaseStatus.FAILED:
             return False
-    finish_drill(session, DrillStatus.DONE)
+    end_drill(session, DrillStatus.DONE)
     return True
 
 
@@ -180,27 +180,13 @@ def _keep_checks(session: Session, new: list[CheckResult]) -> None:
 
 
 def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
-    drill, figures = session.drill, session.drill.figures
-    first = figures.first_record_ms
-    measures = DrillMeasures(
-        rto_s=None if first is None else max(0, first - stopped_ms(drill)) / 1000,
-        phases={
-            str(record.phase): record.took_ms / 1000
-            for record in drill.phases
-            if record.took_ms is not None
-        },
-        rpo_records=figures.rpo_records,
-        rpo_bytes=figures.rpo_bytes,
-        rpo_s=figures.rpo_s,
-        tool_s=drill.tool_ms / 1000,
-        rpo_at_least=figures.rpo_at_least,
-    )
+    drill = session.drill
     asks_reverse = bool(_REVERSE & set(ids_asked(drill.kind, phase)))
     return DrillFacts(
         kind=drill.kind,
         phase=phase,
         cluster_ids=(drill.source_cluster, drill.target_cluster),
-        measures=measures,
+        measures=measure(drill),
         plan=session.plan,
         compared=session.compared,
         applied=session.applied,

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic, sleep, time
 from typing import Self
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.evidence.keys import SigningKey
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.forward import ForwardPipeline, load_forward
 from k2ktui.drill.logs import SourceLogs
@@ -81,6 +83,23 @@ def failed(live: str, *findings: str) -> PhaseResult:
     return PhaseResult(live, findings, PhaseStatus.FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """How a process signs the report of its drill.
+
+    Attributes:
+        directory: where the signed report is written.
+        key: the key; None if it cannot be used.
+        problem: why it cannot be used; "" if it can.
+        has_begun: whether this process has begun the drill, and not only continued it.
+    """
+
+    directory: Path
+    key: SigningKey | None
+    problem: str = ""
+    has_begun: bool = False
+
+
 @dataclass(eq=False)
 class Session:
     """The owner of a drill.
@@ -95,11 +114,13 @@ class Session:
         export_to: directory of exported records; empty for one beside the pipeline's file.
         forward_file: file of the forward pipeline; empty for the one that the reverse file names.
         peers: the other members of the site drill that it belongs to.
+        signing: how the report is signed at its end; None if the file does not ask for it.
 
     Paths are those that this process was given, never those of the drill's record: anyone who may
     write to the state topic could have written them.
 
     Attributes:
+        doubt: why it is not proven who wrote the record that this process has read; "" if it is.
         notes: what to know about the topics of a drill that this process has begun.
         plan: the last plan that this process made.
         snapshot: the snapshot of this phase; None before there is one, and after a change.
@@ -117,6 +138,8 @@ class Session:
     export_to: str = ""
     forward_file: str = ""
     peers: Peers = ALONE
+    signing: Signing | None = None
+    doubt: str = ""
     notes: tuple[str, ...] = ()
     plan: Plan | None = None
     snapshot: Snapshot | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from k2ktui.cli.changes import ask_passphrase
 from k2ktui.cli.drill.operators import TerminalOperator, describe_site_way_back
 from k2ktui.cli.drill.options import DrillFlags, failback_options
 from k2ktui.cli.terminal.files import access_to, load_flow, write_file
@@ -124,7 +125,7 @@ class PipelineDrills:
 
         may = access_to(self.flow.config, unlock=self._flags.unlock)
         with open_operator(self._flags) as operator:
-            yield Actor(self.flow, self._files, may, operator)
+            yield Actor(self.flow, self._files, may, operator, ask_secret=ask_passphrase())
 
     def dry_run(self, kind: DrillKind, options: DrillOptions) -> int:
         """Print what a drill would do."""
@@ -172,11 +173,20 @@ class PipelineDrills:
                 again = drill_command(drill, drill.next_verb)
                 click.echo(f"Continue it: {again}{choice}", err=True)
             click.echo(f"Report: k2ktui drill report {safe_text(drill.id)} -f FILE", err=True)
+            if (signed := self._find_signed(drill)) is not None:
+                click.echo(f"Signed report: {safe_text(signed)}", err=True)
             if command := self._way_back(drill):
                 click.echo(f"The way back, when the source answers: {command}", err=True)
         if drill.status is DrillStatus.ABORTED:
             return _exit_code(keeps_effects(drill))
         return _exit_code(not drill.is_over or has_findings(drill))
+
+    def _find_signed(self, drill: Drill) -> Path | None:
+        from k2ktui.drill.evidence.directory import find_signed
+        from k2ktui.drill.signing import evidence_directory
+
+        directory = evidence_directory(self.flow.config, self._files)
+        return None if directory is None else find_signed(directory, drill.id)
 
     def _way_back(self, drill: Drill) -> str:
         """Return the command that leads back after a failover; "" if there is none."""
