@@ -91,17 +91,20 @@ def verify(
 
 
 def _print_files(verified: Verified) -> None:
+    paths = {one.evidence.digest: one.path for one in verified.files if one.evidence}
     for document in verified.evidence:
-        for line in _lines(document):
+        for line in _lines(document, paths[document.digest]):
             click.echo(safe_message(line))
 
 
-def _lines(document: Evidence) -> list[str]:
+def _lines(document: Evidence, path: Path) -> list[str]:
     """Return who signed what when, and what the report says; not yet safe to print."""
     return [
-        f"{document.pipeline} number {document.place.sequence}: {document.kind} "
+        f"{document.pipeline} number {document.place.sequence}: {document.kind.noun} "
         f"{document.drill_id}, {document.status} {moment(document.ended_ms / 1000)}",
-        f"    signed {document.signed}, {document.signed_by}, {moment(document.signed_ms / 1000)}",
+        f"    file {path}",
+        f"    signed {document.signed.describe()}",
+        f"    by {document.signed_by}, {moment(document.signed_ms / 1000)}",
         f"    key {document.key}",
         f"    clusters {document.source_cluster or 'unknown'} to {document.target_cluster}",
         *(f"    {line}" for line in document.summary),

@@ -183,8 +183,6 @@ def begun_drill(
         for line in topics.lines:
             session.write(line, phase=TOPICS_STEP)
         list_hooks(session)
-        if signing is not None and signing.problem:
-            session.write(f"the report cannot be signed: {signing.problem}", phase="report")
         yield session
     finally:
         session.close()

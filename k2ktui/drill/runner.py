@@ -22,7 +22,7 @@ from k2ktui.drill.phases import (
 )
 from k2ktui.drill.report import measure
 from k2ktui.drill.session import PhaseResult, Session
-from k2ktui.drill.signing import end_drill
+from k2ktui.drill.signing import end_drill, explain_unsigned
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookRole, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
@@ -51,7 +51,8 @@ def run_preflight(session: Session) -> PhaseResult:
     moves.keep_group_results(session, plan)
     if session.drill.kind.is_switchover:
         return PhaseResult(source.measure_loss(session))
-    return PhaseResult(f"{counted(len(plan.rows), 'row')} planned from kept commits")
+    planned = f"{counted(len(plan.rows), 'row')} planned from kept commits"
+    return PhaseResult("; ".join([planned, *explain_unsigned(session)]))
 
 
 def _find_unsafe_hooks(session: Session) -> list[str]:

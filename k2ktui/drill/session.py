@@ -48,7 +48,7 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.plan import Plan
 from k2ktui.engine.name_pattern import NamePattern
-from k2ktui.errors import Declined, K2kError, Refused, TimedOut
+from k2ktui.errors import ConfigError, Declined, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.flow import Flow, only_topics
@@ -89,14 +89,12 @@ class Signing:
 
     Attributes:
         directory: where the signed report is written.
-        key: the key; None if it cannot be used.
-        problem: why it cannot be used; "" if it can.
+        key: the key, or why it cannot be used.
         has_begun: whether this process has begun the drill, and not only continued it.
     """
 
     directory: Path
-    key: SigningKey | None
-    problem: str = ""
+    key: SigningKey | ConfigError
     has_begun: bool = False
 
 

@@ -34,9 +34,7 @@ from k2ktui.version import __version__
 log = logging.getLogger(__name__)
 
 _DIRECTORY = "evidence"
-_WITHOUT = (
-    "Correct drill.sign, or leave it out of the pipeline's file: reports are not signed then."
-)
+_WITHOUT = "Or leave drill.sign out of the pipeline's file: reports are not signed then."
 
 
 def evidence_directory(config: PipelineConfig, files: Iterable[str]) -> Path | None:
@@ -57,13 +55,13 @@ def require_signing(actor: Actor, kind: DrillKind) -> Signing | None:
         ConfigError: it could not be signed.
     """
     signing = prepare_signing(actor, has_begun=True)
-    if signing is not None and signing.key is None and kind is not DrillKind.DISASTER:
-        raise ConfigError(
-            f"the report of the drill could not be signed: {signing.problem}",
-            unchanged="No drill was begun.",
-            hint=_WITHOUT,
-        )
-    return signing
+    if signing is None or isinstance(signing.key, SigningKey) or kind is DrillKind.DISASTER:
+        return signing
+    raise ConfigError(
+        f"the report of the drill could not be signed: {signing.key.message}",
+        unchanged="No drill was begun.",
+        hint=f"{signing.key.hint} {_WITHOUT}".lstrip(),
+    )
 
 
 def prepare_signing(actor: Actor, *, has_begun: bool = False) -> Signing | None:
@@ -84,7 +82,7 @@ def prepare_signing(actor: Actor, *, has_begun: bool = False) -> Signing | None:
         key = _read_key(config, directory, actor.ask_secret)
     except ConfigError as error:
         log.warning("drills of %s cannot be signed: %s", config.name, error.message)
-        return Signing(directory, None, " ".join(filter(None, (error.message, error.hint))))
+        return Signing(directory, error)
     return Signing(directory, key, has_begun=has_begun)
 
 
@@ -101,7 +99,10 @@ def _read_key(
     passphrase = None if sign.passphrase_file is None else Path(sign.passphrase_file)
     key = read_signing_key(Path(sign.key), passphrase, ask)
     if why := why_not_writable(directory):
-        raise ConfigError(f"the directory {safe_text(directory)} of signed reports {why}")
+        raise ConfigError(
+            f"the directory {safe_text(directory)} of signed reports {why}",
+            hint="Name another one in drill.sign.directory.",
+        )
     return key
 
 
@@ -113,14 +114,29 @@ def end_drill(session: Session, status: DrillStatus) -> None:
     try:
         path = _sign_own(session, session.signing)
     except (K2kError, OSError) as error:
-        why = error.message if isinstance(error, K2kError) else str(error.strerror)
-        name = safe_text(session.drill.id)
-        text = f"the report was not signed: {why} Then sign it: k2ktui evidence sign {name} -f FILE"
+        text = _explain(session.drill, error)
         log.warning("drill %s: %s", session.drill.id, text)
         session.change_drill(lambda drill: _with_finding(drill, text))
         finish_drill(session, status)
         return
     log.info("drill %s: signed report in %s", session.drill.id, path)
+
+
+def _explain(drill: Drill, error: K2kError | OSError) -> str:
+    """Return why a report was not signed, and how to sign it unless that is refused as well."""
+    why = error.message if isinstance(error, K2kError) else error.strerror
+    text = f"the report was not signed: {why}"
+    if isinstance(error, Refused):
+        return text
+    return f"{text}; correct it, and sign: k2ktui evidence sign {safe_text(drill.id)} -f FILE"
+
+
+def explain_unsigned(session: Session) -> list[str]:
+    """Return why the report of a drill cannot be signed when it ends; nothing if it can."""
+    signing = session.signing
+    if signing is None or isinstance(signing.key, SigningKey):
+        return []
+    return [f"the report cannot be signed: {signing.key.message}"]
 
 
 def _sign_own(session: Session, signing: Signing) -> Path:
@@ -132,18 +148,14 @@ def _sign_own(session: Session, signing: Signing) -> Path:
         K2kError, OSError: it cannot be signed.
     """
     drill = session.drill
-    if signing.key is None:
-        raise ConfigError(_sentence(signing.problem))
+    if not isinstance(signing.key, SigningKey):
+        raise signing.key
     if not signing.has_begun:
         if session.doubt:
-            raise Refused(f"it is not proven that a drill wrote its record: {session.doubt}.")
+            raise Refused(f"it is not proven that a drill wrote its record: {session.doubt}")
         _require_digests(session.store, drill)
     signed = Signed.BY_DRILL if signing.has_begun else Signed.RESUMED
     return _sign(signing.directory, signing.key, drill, session.reads, signed)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _with_finding(drill: Drill, text: str) -> Drill:
@@ -208,6 +220,8 @@ def sign_later(
     try:
         key = _read_key(config, directory, ask)
         return _sign(directory, key, drill, None, Signed.LATER)
+    except ConfigError as error:
+        raise ConfigError(error.message, unchanged=unchanged, hint=error.hint) from error
     except OSError as error:
         raise ConfigError(
             f"the signed report cannot be written: {error.strerror}", unchanged=unchanged
@@ -224,7 +238,7 @@ def _require_digests(store: DrillStore, drill: Drill) -> None:
     if problems := verify_report(drill, store.read_digests(drill)):
         raise Refused(
             f"the record of drill {safe_text(drill.id)} does not fit to its journal: "
-            f"{safe_message('; '.join(problems))}.",
+            f"{safe_message('; '.join(problems))}",
             unchanged="Nothing was signed.",
         )
 

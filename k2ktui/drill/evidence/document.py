@@ -40,11 +40,26 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Signed(StrEnum):
-    """When a report was signed, which decides what the signature proves."""
+    """When a report was signed, which decides what the signature proves.
 
-    BY_DRILL = "by the process that ran the drill"
-    RESUMED = "by a process that resumed or aborted the drill"
+    ``drill``: at the end, by the process that had run the drill from its beginning. ``resumed``: at
+    the end, by a process that has read the beginning from the state topic. ``later``: by
+    ``k2ktui evidence sign``, from the state topic.
+    """
+
+    BY_DRILL = "drill"
+    RESUMED = "resumed"
     LATER = "later"
+
+    def describe(self) -> str:
+        """Return the end of the sentence "signed …"."""
+        match self:
+            case Signed.BY_DRILL:
+                return "at its end by the process that ran all of it"
+            case Signed.RESUMED:
+                return "at its end by a process that resumed or aborted it"
+            case Signed.LATER:
+                return "later, from the state topic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _find_passphrase(
         secret = ask(safe_text(path)).encode()
     else:
         raise ConfigError(
-            f"the key {safe_text(path)} has a passphrase, and nobody can be asked for it",
+            f"the key {safe_text(path)} has a passphrase, and nobody can be asked for it here",
             hint="Name a file with the passphrase in drill.sign.passphraseFile, or run the command "
             "at a terminal.",
         )

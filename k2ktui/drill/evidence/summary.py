@@ -93,14 +93,14 @@ def _row(evidence: Evidence) -> tuple[str, ...]:
         moment(evidence.ended_ms / 1000),
         safe_text(evidence.pipeline),
         str(evidence.place.sequence),
-        f"{evidence.kind} {safe_text(evidence.drill_id)}",
+        f"{evidence.kind.noun} {safe_text(evidence.drill_id)}",
         ("fail" if evidence.failed_checks else "pass") if is_done else str(evidence.status),
         rpo,
         _seconds(figures.get("rpo_s")),
         _rto(figures),
         ", ".join(map(safe_text, evidence.failed_checks)) or "—",
         safe_text(evidence.summary[0]) if evidence.summary else "",
-        f"{evidence.signed}, {safe_text(evidence.signed_by)}, "
+        f"{evidence.signed.describe()}, {safe_text(evidence.signed_by)}, "
         f"{moment(evidence.signed_ms / 1000)}, key {evidence.key[:16]}",
     )
 

@@ -12,6 +12,7 @@ from tests.support.commands.transcript import Typed
 from tests.unit.golden.cases import (
     configuration,
     drills,
+    evidence,
     groups,
     mirrormaker,
     parity,
@@ -26,6 +27,7 @@ from tests.unit.golden.cases.common import Cases
 _AREAS = (
     configuration,
     drills,
+    evidence,
     groups,
     mirrormaker,
     parity,

@@ -32,6 +32,7 @@ from tests.support.drill.made_drills import (
     stopped,
     switched_over,
 )
+from tests.support.drill.signed import write_sign
 from tests.unit.golden.cases.common import NO_SOURCE, NO_TARGET, Cases, protected
 from tests.unit.golden.cases.kept_drills import SOURCE, TARGET, kept, stops
 from tests.unit.golden.cases.positions import POSITIONS
@@ -188,6 +189,32 @@ def drill_rehearse(folder: Path) -> list[Typed]:
         *protected(folder, "drill rehearse", kept()),
         *begun("rehearse"),
         typed(f"{rehearse} --shadow-groups -1"),
+        *signed(folder, rehearse),
+    ]
+
+
+def signed(folder: Path, rehearse: str) -> list[Typed]:
+    """Signed; what cannot be signed is not begun, or is a finding at the end."""
+    (folder / "wrong.txt").write_text("wrong\n")
+    (folder / "wrong.txt").chmod(0o600)
+    (folder / "no-folder").write_text("")
+    wrong, text = str(folder / "wrong.txt"), str(folder / "no-folder")
+    files = {
+        name: f"{rehearse} -f {write_sign(folder, name, passphrase, **keys)}"
+        for name, passphrase, keys in (
+            ("sign", "", {}),
+            ("prompt", "secret words", {}),
+            ("wrong", "secret words", {"passphraseFile": wrong}),
+            ("gone", "", {"key": str(folder / "gone-away.pem")}),
+            ("directory", "", {"directory": text}),
+            ("relative", "", {"directory": "evidence"}),
+        )
+    }
+    return [
+        typed(files["sign"], kept()),
+        typed(files["sign"], kept()),  # its id is that of the former: no report is overwritten
+        *(typed(files[name], kept()) for name in ("prompt", "wrong", "gone", "directory")),
+        typed(files["relative"]),
     ]
 
 
@@ -233,6 +260,7 @@ def drill_disaster(folder: Path) -> list[Typed]:
     """Confirmed in advance; refused; what would be done."""
     (folder / "hooks.yaml").write_text(HOOKS)
     disaster = "drill disaster -f orders.yaml"
+    gone = write_sign(folder, "gone", key=str(folder / "gone-away.pem"))
     lives = {DrillPhase.SOURCE_LOST: stops("the source answers", "src:9092 is up")}
     return [
         typed(f"{disaster} --yes-to all", kept()),
@@ -243,6 +271,8 @@ def drill_disaster(folder: Path) -> list[Typed]:
         typed(f"{disaster} --dry-run"),
         typed(f"{disaster} --dry-run --json"),
         typed(f"{disaster} -f hooks.yaml --dry-run"),
+        # A failover does not wait for evidence.
+        typed(f"{disaster} -f {gone} --yes-to all", kept()),
         *protected(folder, "drill disaster --yes-to all", kept()),
         *begun("disaster"),
     ]
