@@ -1,6 +1,6 @@
 """The directory of evidence: documents with their signatures, each written once.
 
-A document is ``PIPELINE-NUMBER-DRILL.json``, and its signature has ``.sig`` after that name. The
+A document is ``PIPELINE-NUMBER.DRILL.json``, and its signature has ``.sig`` after that name. The
 names only help to find them: what counts is in the documents.
 """
 
@@ -29,7 +29,7 @@ from k2ktui.text import file_part, safe_text
 
 SUFFIX, SIGNATURE_SUFFIX = ".json", ".sig"
 _LOCK = ".lock"
-_NUMBER = re.compile(r"-([0-9]{6,})-")
+_NUMBER = re.compile(r"-([0-9]{6,})\.")
 # A pipeline's name may be longer than a file's name.
 _LONGEST_NAME = 100
 
@@ -61,7 +61,7 @@ def find_signed(directory: Path, drill_id: str) -> Path | None:
     """Return the document of a drill by its name; None if the directory has none."""
     with contextlib.suppress(OSError):
         for path in list_documents(directory):
-            if path.name.endswith(f"-{drill_id}{SUFFIX}"):
+            if path.name.endswith(_end_of_name(drill_id)):
                 return path
     return None
 
@@ -118,12 +118,17 @@ def write_signed(
         stem = file_part(pipeline)[:_LONGEST_NAME]
         place = _next_place(directory, key.public, pipeline, stem)
         content = write(place)
-        path = directory / f"{stem}-{place.sequence:06}-{drill_id}{SUFFIX}"
+        path = directory / f"{stem}-{place.sequence:06}{_end_of_name(drill_id)}"
         # The signature first: a document without one would look like a forgery. One that a killed
         # process has left without a document is replaced.
         _write_new(signature_path(path), key.sign(content), replaces=not os.path.lexists(path))
         _write_new(path, content)
     return path
+
+
+def _end_of_name(drill_id: str) -> str:
+    """Return how the name of a drill's document ends; ids have no dot."""
+    return f".{file_part(drill_id)}{SUFFIX}"
 
 
 def _next_place(directory: Path, key: PublicKey, pipeline: str, stem: str) -> Place:

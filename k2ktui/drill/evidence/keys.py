@@ -20,6 +20,7 @@ from k2ktui.text import safe_text
 SIGNATURE_BYTES = 64
 _LARGEST_BYTES = 64 << 10
 _OTHERS = 0o077
+_TRY_IT = "Try it: openssl pkey -in FILE -noout."
 _NEW_KEY = "Make one with openssl genpkey -algorithm ed25519: see docs/evidence.md."
 
 
@@ -77,10 +78,10 @@ def read_signing_key(
     try:
         private = serialization.load_pem_private_key(content, secret)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        why = "it is no private key in PEM"
+        why, hint = "it is no private key in PEM", _NEW_KEY
         if secret is not None:
-            why = "the passphrase is wrong, or the key is damaged"
-        raise ConfigError(f"the key {shown} cannot be used: {why}", hint=_NEW_KEY) from error
+            why, hint = "the passphrase is wrong, or the key is damaged", _TRY_IT
+        raise ConfigError(f"the key {shown} cannot be used: {why}", hint=hint) from error
     if not isinstance(private, Ed25519PrivateKey):
         raise _other_type(shown, private)
     return SigningKey(private, _fingerprint(private.public_key()))

@@ -195,10 +195,8 @@ def two_reports_have_one_number(files: Signings) -> None:
 def a_drill_is_signed_twice(files: Signings) -> None:
     """Its first report was taken away until it was signed again."""
     first = files.paths[4]
-    moved = first.rename(first.with_name("aside-000005-aside.json"))
-    signature_path(first).rename(signature_path(moved))
-    moved.rename(renamed := moved.with_name("orders-000005-aside.json"))
-    signature_path(moved).rename(signature_path(renamed))
+    renamed = first.rename(first.with_name("orders-000005.aside.json"))
+    signature_path(first).rename(signature_path(renamed))
     files.sign(files.drills[4])
 
 
