@@ -329,6 +329,24 @@ def test_forgeries_are_found(forge: Forgery, files: Signings) -> None:
         assert compare_reports(verified.evidence, reports)
 
 
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (a_report_in_the_middle_is_dropped, "number 3 is missing"),
+        (several_reports_in_the_middle_are_dropped, "numbers 2 to 4 are missing"),
+        (two_reports_have_one_number, "two different reports have number 5"),
+        (one_is_dropped_and_its_number_given_to_the_next, "was signed after another number 4"),
+        (a_drill_is_signed_twice, "20261121-000004-d1d1 was signed twice, as numbers 5 and 6"),
+        (the_sequence_begins_again, "two different reports have number 1"),
+        (the_clock_was_set_back, "number 6 was signed before number 5"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_wrong_with_a_sequence_is_named(forge: Forgery, said: str, files: Signings) -> None:
+    forge(files)
+    assert any(said in problem for problem in files.verify().problems)
+
+
 def test_there_are_enough_forgeries() -> None:
     assert len(FORGERIES) >= 30
 
