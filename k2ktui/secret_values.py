@@ -23,7 +23,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _PUBLIC_NAME = re.compile(
-    r"\.(url|urls|location|type|class|algorithm|factory\.class|ms|seconds)$", re.I
+    r"\.(url|urls|location|type|class|algorithm|factory\.class|ms|seconds)$|passphraseFile$", re.I
 )
 # The credentials of a URL end at its last @: a password may hold @, / and spaces.
 _URL = re.compile(r"(?<=://)(?:(?![a-z][a-z0-9+.-]*://).)*@", re.IGNORECASE | re.DOTALL)

@@ -110,6 +110,7 @@ OTHERS: dict[str, Any] = {
     "drill.hooks.for": "other",
     "drill.hooks.command": ["/other"],
     "drill.redirect.name": "other:1",
+    "drill.sign.key": "/other",
     **{f"drill.redirect.{key}": ["/other"] for key in BY_COMMAND},
     "drill.redirect.haproxy.socket": "/other",
     "drill.redirect.haproxy.source": ["other/a"],

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from k2ktui.config.load import load
+from k2ktui.drill.evidence.keys import SigningKey
 from k2ktui.drill.evidence.verification import verify_files
 from k2ktui.drill.ownership import Actor
 from k2ktui.drill.report import has_findings, summarize, verify_report
@@ -156,6 +157,20 @@ def test_a_failover_without_the_source_begins_and_says_it_in_its_preflight(tmp_p
     signing = require_signing(actor, DrillKind.DISASTER)
     (said,) = explain_unsigned(session_of(signing, DrillKind.DISASTER))
     assert said.startswith("the report cannot be signed: the key")
+
+
+def test_the_passphrase_of_the_file_is_used(tmp_path: Path) -> None:
+    key = write_key(tmp_path / "sign.pem", "two words")
+    file = tmp_path / "passphrase"
+    file.write_text("two words\n")
+    file.chmod(0o600)
+    actor = actor_of(tmp_path, f"{{key: {key}, passphraseFile: {file}}}")
+    signing = require_signing(actor, DrillKind.REHEARSE)
+    assert signing is not None and isinstance(signing.key, SigningKey)
+    with pytest.raises(ConfigError, match="nobody can be asked"):
+        require_signing(actor_of(tmp_path, f"{{key: {key}}}"), DrillKind.REHEARSE)
+    asking = replace(actor_of(tmp_path, f"{{key: {key}}}"), ask_secret=lambda _: "two words")
+    assert require_signing(asking, DrillKind.REHEARSE) is not None
 
 
 def test_the_directory_is_beside_the_file_unless_it_is_named(tmp_path: Path) -> None:
