@@ -164,7 +164,6 @@ def own_drill(
         if doubt and not shown.is_over:
             log.warning("drill %s: not proven who wrote it: %s", drill_id, doubt)
             _ask_person(session, doubt, preview)
-            session.doubt = doubt
 
         def owned(_: Drill) -> Drill:
             """Read again what the former owner has written until it was fenced."""
@@ -181,7 +180,7 @@ def own_drill(
                         unchanged=_UNCHANGED,
                         hint="Repeat the command: it shows what the record is now.",
                     )
-            return newest
+            return replace(newest, doubt=doubt or newest.doubt)
 
         session.open(new_token(), text, owned)
         yield session

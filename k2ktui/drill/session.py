@@ -118,7 +118,6 @@ class Session:
     write to the state topic could have written them.
 
     Attributes:
-        doubt: why it is not proven who wrote the record that this process has read; "" if it is.
         notes: what to know about the topics of a drill that this process has begun.
         plan: the last plan that this process made.
         snapshot: the snapshot of this phase; None before there is one, and after a change.
@@ -137,7 +136,6 @@ class Session:
     forward_file: str = ""
     peers: Peers = ALONE
     signing: Signing | None = None
-    doubt: str = ""
     notes: tuple[str, ...] = ()
     plan: Plan | None = None
     snapshot: Snapshot | None = None

@@ -151,9 +151,7 @@ def _sign_own(session: Session, signing: Signing) -> Path:
     if not isinstance(signing.key, SigningKey):
         raise signing.key
     if not signing.has_begun:
-        if session.doubt:
-            raise Refused(f"it is not proven that a drill wrote its record: {session.doubt}")
-        _require_digests(session.store, drill)
+        _require_record(session.store, drill)
     signed = Signed.BY_DRILL if signing.has_begun else Signed.RESUMED
     return _sign(signing.directory, signing.key, drill, session.reads, signed)
 
@@ -214,7 +212,7 @@ def sign_later(
                 unchanged=unchanged,
                 hint="A record that others may have written is not signed.",
             )
-        _require_digests(store, drill)
+        _require_record(store, drill)
     finally:
         store.close()
     try:
@@ -228,13 +226,18 @@ def sign_later(
         ) from error
 
 
-def _require_digests(store: DrillStore, drill: Drill) -> None:
-    """Require that the record of a drill is as its journal has it.
+def _require_record(store: DrillStore, drill: Drill) -> None:
+    """Require that processes of the drill wrote all of its record, and as its journal has it.
 
     Raises:
-        Refused: it is not.
+        Refused: they did not.
         K2kError: as for ``DrillStore.read``.
     """
+    if drill.doubt:
+        raise Refused(
+            f"it is not proven that a drill wrote its record: {safe_message(drill.doubt)}",
+            unchanged="Nothing was signed.",
+        )
     if problems := verify_report(drill, store.read_digests(drill)):
         raise Refused(
             f"the record of drill {safe_text(drill.id)} does not fit to its journal: "

@@ -120,6 +120,7 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
         *((group, {"clients": ()}) for group in value["groups"]),
         *((hook, {"role": HookRole.HOOK, "addresses": ()}) for hook in value["hooks"]),
         (value, {"site": None, "objectives": None, "hooks": (), "hooks_digest": "", "topics": ()}),
+        (value, {"doubt": ""}),
         (value["options"], {"topics": ""}),
         (value["figures"], {"topics_left": None}),
     ]

@@ -431,6 +431,8 @@ class Drill:
         hooks_digest: digest of the hooks of the file that a person has agreed to; "" for none.
         topics: the source topics of a drill over some topics, sorted, as chosen when it began;
             empty if it is over the whole pipeline.
+        doubt: why it was not proven who had written the record when a process continued it; "" if
+            it was. It stays: what that process writes is proven to be its own, but not true.
     """
 
     id: Text
@@ -464,6 +466,7 @@ class Drill:
     hooks: Annotated[tuple[HookRecord, ...], FailFast()] = ()
     hooks_digest: Text = ""
     topics: Annotated[tuple[Text, ...], FailFast()] = ()
+    doubt: Text = ""
 
     @property
     def is_over(self) -> bool:

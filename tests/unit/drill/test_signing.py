@@ -113,7 +113,7 @@ def test_an_aborted_drill_that_cannot_be_signed_says_so(signing: Signing) -> Non
 def test_what_others_may_have_written_is_not_signed(signing: Signing) -> None:
     resumed = replace(signing, has_begun=False)
     session = session_of(resumed)
-    session.doubt = "its record is gone"
+    session.change_drill(lambda drill: replace(drill, doubt="its record is gone"))
     end_drill(session, DrillStatus.DONE)
     (finding,) = session.drill.record(DrillPhase.REPORT).findings
     assert "not proven that a drill wrote its record: its record is gone" in finding
