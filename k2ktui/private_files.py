@@ -105,6 +105,20 @@ def why_others_may_write(path: Path, *, is_socket: bool = False) -> str:
     return ""
 
 
+def why_others_may_read(path: Path) -> str:
+    """Return why somebody other than this user and root may read a file or decide what it contains.
+
+    The same as :func:`why_others_may_write`, and the file must have mode 0600, or less.
+    """
+    if reason := why_others_may_write(path):
+        return reason
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return f"it cannot be looked at ({error.strerror})"
+    return f"the file can be read by others: it has mode {mode:03o}, not 600" * bool(mode & 0o077)
+
+
 def _why_writable(path: Path) -> str:
     status = path.stat()
     if status.st_uid not in (os.geteuid(), 0):

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from k2ktui.config.clusters import BOOTSTRAP, Properties, Section, address_problem, one_line
+from k2ktui.config.drill_dns import DrillDns
 from k2ktui.config.problems import Path
-from k2ktui.config.scalars import Duration, Name
+from k2ktui.config.scalars import Duration, Name, whole_path
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook, HookRole
 from k2ktui.engine.drill.model import PHASES
@@ -162,12 +163,6 @@ def _server(value: str) -> str:
     return value
 
 
-def _absolute(value: str) -> str:
-    if not value.startswith("/") or not value.isprintable():
-        raise ValueError("a whole path")
-    return value
-
-
 Servers = Annotated[
     tuple[Annotated[Name, AfterValidator(_server)], ...],
     Field(min_length=1, max_length=_MOST_SERVERS),
@@ -177,7 +172,7 @@ Servers = Annotated[
 class DrillHaproxy(Section):
     """HAProxy between the clients and both clusters."""
 
-    socket: Annotated[Name, AfterValidator(_absolute), Field(max_length=100)] = Field(
+    socket: Annotated[Name, AfterValidator(whole_path), Field(max_length=100)] = Field(
         description="Path of HAProxy's runtime socket (`stats socket … level admin`)"
     )
     source: Servers = Field(
@@ -227,17 +222,21 @@ class DrillRedirect(Section):
     )
     command: Command | None = Field(
         default=None,
-        description="Program and arguments that move the name to the target; this key or `haproxy`",
+        description="Program and arguments that move the name to the target; this key, `dns` or "
+        "`haproxy`",
     )
     cut: Command | None = Field(
         default=None,
-        description="With `command`: what closes the clients' way to the source, established "
-        "connections included",
+        description="With `command` or `dns`: what closes the clients' way to the source, "
+        "established connections included",
     )
     restore: Command | None = Field(default=None, description="What undoes `cut`")
     haproxy: DrillHaproxy | None = Field(
         default=None,
         description="HAProxy that does all of it; `command`, `cut` and `restore` are left out",
+    )
+    dns: DrillDns | None = Field(
+        default=None, description="Records of DNS that lead to the target; in place of `command`"
     )
     hosts: Annotated[tuple[Command, ...], Field(max_length=_MOST_HOSTS)] = Field(
         default=(),
@@ -245,13 +244,15 @@ class DrillRedirect(Section):
         "connection by the name is answered",
     )
     timeout_s: Annotated[Duration, Field(gt=0, le=_LONGEST_HOOK_S)] = Field(
-        default=60.0, description="Time after which a command is killed"
+        default=60.0,
+        description="Time after which a command is killed, or a change by `dns` or `haproxy` has "
+        "failed",
     )
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
-        if (self.command is None) is (self.haproxy is None):
-            raise ValueError("either command or haproxy")
+        if sum(way is not None for way in (self.command, self.dns, self.haproxy)) != 1:
+            raise ValueError("one of command, dns and haproxy")
         if (self.cut is None) is not (self.restore is None):
             raise ValueError("cut and restore, or neither")
         if self.haproxy is not None and self.cut is not None:
@@ -265,6 +266,7 @@ class DrillRedirect(Section):
 
     def hooks(self, kind: DrillKind) -> tuple[Hook, ...]:
         """Return the cut-off, if there is one, and the redirect, for the runner of hooks."""
+        dns = None if self.dns is None else self.dns.move
         if self.haproxy is not None:
             cut, restore = self.haproxy.cut, self.haproxy.restore
             move, socket = self.haproxy.move, str(self.haproxy.socket)
@@ -273,13 +275,14 @@ class DrillRedirect(Section):
                 tuple(map(str, part or ())) for part in (self.cut, self.restore, self.command)
             )
             socket = ""
+        move = move if dns is None else dns.script
         name, limit = str(self.name), self.timeout_s
         closes = f"close the clients' way to the source by {name}"
         moves = f"lead clients of {name} to the target"
         is_lost = kind is DrillKind.DISASTER
         fence = DrillPhase.SOURCE_LOST if is_lost else DrillPhase.FENCE_PRODUCERS
         opened = DrillPhase.REDIRECT
-        redirect = Hook(opened, False, moves, move, limit, (), HookRole.REDIRECT, socket)
+        redirect = Hook(opened, False, moves, move, limit, (), HookRole.REDIRECT, socket, dns)
         if not cut:
             return (redirect,)
         cut_off = Hook(fence, False, closes, cut, limit, restore, HookRole.CUT_OFF, socket)

@@ -161,6 +161,15 @@ JavaText = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean", "array"]}),
 ]
 Name = Annotated[str, BeforeValidator(parse_text)]
+
+
+def whole_path(value: str) -> str:
+    """Return a path; ValueError if it depends on a directory."""
+    if not value.startswith("/") or not value.isprintable():
+        raise ValueError("a whole path")
+    return value
+
+
 Instant = Annotated[
     int,
     BeforeValidator(parse_instant),

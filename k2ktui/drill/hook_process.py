@@ -13,7 +13,7 @@ from time import monotonic
 
 from k2ktui.engine.drill.hooks import Hook
 from k2ktui.errors import TimedOut
-from k2ktui.private_files import why_others_may_write
+from k2ktui.private_files import why_others_may_read, why_others_may_write
 from k2ktui.runtime.child_process import spawn
 from k2ktui.secret_values import hide_secrets
 from k2ktui.text import duration, safe_text
@@ -38,6 +38,9 @@ def explain_unsafe_command(hook: Hook, *more: Sequence[str]) -> str:
     if hook.socket:
         if reason := why_others_may_write(Path(hook.socket), is_socket=True):
             return f"the runtime socket {safe_text(hook.socket)} is not safe: {reason}"
+    elif hook.dns is not None:
+        if reason := why_others_may_read(Path(hook.dns.key_file)):
+            return f"the key file {safe_text(hook.dns.key_file)} is not safe: {reason}"
     else:
         commands += [hook.command, hook.abort]
     for program in dict.fromkeys(command[0] for command in commands if command):

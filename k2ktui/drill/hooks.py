@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic, sleep, time
 
 from k2ktui.drill.client_name import find_reached, split_name
+from k2ktui.drill.dns_server import move_records
 from k2ktui.drill.files import split_files
 from k2ktui.drill.haproxy import run_commands
 from k2ktui.drill.hook_process import (
@@ -303,7 +304,9 @@ def _run(session: Session, hook: Hook, record: HookRecord, *, undoes: bool = Fal
 
     log.info("drill %s: %s: about to run %s", session.drill.id, name, record.command)
     try:
-        if hook.socket:
+        if hook.dns is not None:
+            end = move_records(hook.dns, hook.timeout_s, tick, session.peers.idle)
+        elif hook.socket:
             end = run_commands(hook.socket, command, hook.timeout_s, tick, session.peers.idle)
         else:
             end = _run_program(session, hook, record.attempts, command, action, tick)

@@ -95,6 +95,7 @@ def test_what_hides_a_cause_says_why() -> None:
 # Modules whose distribution has another name; the longest one counts.
 DISTRIBUTIONS = {
     "aws_msk_iam_sasl_signer": "aws-msk-iam-sasl-signer-python",
+    "dns": "dnspython",
     "confluent_kafka.schema_registry": "confluent-kafka[schemaregistry]",
     "google.protobuf": "protobuf",
     "jks": "pyjks",
@@ -109,6 +110,7 @@ DISTRIBUTIONS = {
 # The extras that a part of the program may need; the first path that fits counts.
 EXTRAS = {
     "compare/transform_tasks.py": {"spark", "transform"},
+    "drill/dns_server.py": {"dns"},
     "kafka/auth/java_stores.py": {"jks"},
     "kafka/auth/msk.py": {"msk"},
     "registry/_confluent.py": {"schemas"},

@@ -13,6 +13,7 @@ from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
 from k2ktui.drill.client_name import ask_name, find_many_hosts, find_shared
+from k2ktui.drill.dns_server import explain_move
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.engine.drill.checks import (
@@ -47,6 +48,7 @@ def check_name(context: CheckContext) -> CheckFinding:
     kind = DrillKind.PLANNED if context.facts.kind is DrillKind.REHEARSE else context.facts.kind
     reasons = [explain_unsafe_command(hook, *redirect.hosts) for hook in redirect.hooks(kind)]
     reasons.append(explain_servers(redirect.haproxy))
+    reasons.append(explain_move(redirect.dns))
     if problem := next(filter(None, reasons), ""):
         return fails(problem, "Correct drill.redirect, or what it names.")
     if many := find_many_hosts(redirect):

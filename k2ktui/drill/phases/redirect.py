@@ -6,15 +6,25 @@ The commands are run as hooks are; what they have done is looked at from where c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from time import time
 
 from k2ktui.config.drill import DrillRedirect
 from k2ktui.drill.client_name import ask_name, find_reached, split_name
+from k2ktui.drill.dns_server import DnsError, prove_move, read_records
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.hook_steps import find_role
+from k2ktui.engine.drill.dns import (
+    DnsMove,
+    describe_move,
+    explain_not_source,
+    has_moved,
+    longest_ttl,
+)
+from k2ktui.engine.drill.hook_steps import find_hook, find_role, put_hook
 from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, show_command
 from k2ktui.engine.drill.model import Fence
 from k2ktui.engine.drill.redirects import (
@@ -25,9 +35,12 @@ from k2ktui.engine.drill.redirects import (
     list_clusters,
 )
 from k2ktui.errors import TimedOut
-from k2ktui.text import list_names, safe_text
+from k2ktui.text import duration, list_names, safe_text
 
-_NAMED = 5
+_NAMED, _LATE_S = 5, 60.0
+_RESOLVES_OTHERWISE = (
+    "The records have moved: look at what this host's resolver answers, and at secondary servers"
+)
 _GONE = "this host's file has no drill.redirect any more"
 
 
@@ -40,7 +53,7 @@ def find_part(session: Session, role: HookRole) -> tuple[DrillRedirect, Hook] | 
 
 def by_hand(session: Session, redirect: DrillRedirect, hook: Hook, action: str) -> str:
     """Return the command that does the same by hand, safe to print."""
-    if hook.socket:
+    if hook.socket or hook.dns is not None:
         return hook.shown_command
     values = {"ACTION": action, "NAME": redirect.name, "KIND": session.drill.kind}
     values |= {"SOURCE": session.config.source.bootstrap_servers}
@@ -68,7 +81,8 @@ def cut_off(session: Session) -> PhaseResult | None:
             "Open the clients' way to the source, and resume the drill.",
         )
     if problem := run_part(session, hook, [answer.address for answer in answers]):
-        return failed(problem, f"By hand: {by_hand(session, redirect, hook, 'cut')}")
+        hand = f"By hand: {by_hand(session, redirect, hook, 'cut')}"
+        return failed(problem, *_last_words(session, hook), hand)
     session.wait(
         hook.phase,
         lambda: _look_cut(session, redirect),
@@ -133,6 +147,7 @@ def find_unable(session: Session) -> list[str]:
         if (
             reason := explain_unsafe_command(hook, *redirect.hosts)
             or explain_servers(redirect.haproxy)
+            or _explain_records(session, hook)
         )
         else []
     )
@@ -147,12 +162,35 @@ def find_unable(session: Session) -> list[str]:
     return texts
 
 
+def _explain_records(session: Session, hook: Hook) -> str:
+    """Return why records of DNS could not be moved, "" if they could: their TTL is then kept."""
+    if hook.dns is None:
+        return ""
+    try:
+        _keep_ttl(session, hook, prove_move(hook.dns))
+    except DnsError as error:
+        return str(error)
+    return ""
+
+
+def _keep_ttl(session: Session, hook: Hook, ttl_s: int) -> None:
+    """Keep how long caches may have the records that stand now; the next write contains it."""
+    record = find_hook(session.drill, hook.digest)
+    if record is not None:
+        kept = replace(record, ttl_s=ttl_s)
+        session.change_drill(lambda drill: put_hook(drill, kept))
+
+
 def describe_redirect(session: Session) -> list[str]:
     """Return what the question before the target is opened says about the name."""
     part = find_part(session, HookRole.REDIRECT)
     if not session.drill.redirects or part is None:
         return []
-    return [f"Next is the {describe_hook(part[1])}", PRODUCER_IDS]
+    hook = part[1]
+    lines = [f"Next is the {describe_hook(hook)}"]
+    if hook.dns is not None:
+        lines.append(describe_move(hook.dns, _kept_ttl(session, hook)))
+    return [*lines, PRODUCER_IDS]
 
 
 def run_redirect(session: Session) -> PhaseResult:
@@ -170,14 +208,23 @@ def run_redirect(session: Session) -> PhaseResult:
         problem = explain_no_cluster(answers, target)
         return not problem, problem
 
-    if look()[0]:
-        mark_done(session, hook, "not run: the name leads to the target")
+    try:
+        # What this host's resolver says of a name proves nothing of records that others ask for.
+        is_moved = look()[0] if hook.dns is None else _are_moved(session, hook, hook.dns)
+    except DnsError as error:
+        return failed(str(error), hand)
+    if is_moved:
+        what = "the name leads" if hook.dns is None else "its records lead"
+        mark_done(session, hook, f"not run: {what} to the target")
     else:
         if session.drill.kind is DrillKind.DISASTER:
             _ask_about_hosts(session, redirect, hook)
         if problem := run_part(session, hook):
-            return failed(problem, hand)
-        session.wait(DrillPhase.REDIRECT, look, hint=f"{hand}.")
+            return failed(problem, *_last_words(session, hook), hand)
+    _await_caches(session, hook)
+    if not answers or explain_no_cluster(answers, target):
+        hint = hand if hook.dns is None else _RESOLVES_OTHERWISE
+        session.wait(DrillPhase.REDIRECT, look, hint=f"{hint}.")
     if held := _ask_about_old_addresses(session, redirect, answers):
         return held
     name = safe_text(redirect.name)
@@ -185,6 +232,56 @@ def run_redirect(session: Session) -> PhaseResult:
         f"{name} leads to the target: all of its {len(answers):,} addresses answer as cluster "
         f"{safe_text(target)}"
     )
+
+
+def _are_moved(session: Session, hook: Hook, move: DnsMove) -> bool:
+    """Return whether the records lead to the target; before that, keep the TTL that they have.
+
+    Raises:
+        DnsError: the server does not say, or the records lead elsewhere.
+    """
+    stand, known = read_records(move), _kept_ttl(session, hook)
+    if has_moved(move, stand):
+        _keep_ttl(session, hook, known or longest_ttl(stand))
+        return True
+    if problem := explain_not_source(move, stand):
+        raise DnsError(problem)
+    # A TTL that was made shorter meanwhile is not that of what caches got before.
+    _keep_ttl(session, hook, max(known, longest_ttl(stand)))
+    return False
+
+
+def _await_caches(session: Session, hook: Hook) -> None:
+    """Wait until no cache may have the records as they stood before the redirect."""
+    record = find_hook(session.drill, hook.digest)
+    ttl_s = _kept_ttl(session, hook)
+    if record is None or not ttl_s:
+        return
+    now = time()
+    # Another host's clock may have been ahead when it ended.
+    until = min(now, (record.ended_ms or 0) / 1000) + ttl_s
+
+    def look() -> tuple[bool, str]:
+        left = until - time()
+        return left <= 0, (
+            f"the records have moved; caches may have the former ones for {duration(left)} more "
+            f"(TTL {ttl_s:,} s)"
+        )
+
+    session.wait(DrillPhase.REDIRECT, look, hint="Wait.", timeout=ttl_s + _LATE_S)
+    ended = f"no cache has the former records any more: their TTL of {ttl_s:,} s is over"
+    session.write(ended, phase=str(DrillPhase.REDIRECT))
+
+
+def _kept_ttl(session: Session, hook: Hook) -> int:
+    record = find_hook(session.drill, hook.digest)
+    return 0 if record is None else record.ttl_s
+
+
+def _last_words(session: Session, hook: Hook) -> list[str]:
+    """Return the last line that a command has printed, or the reason of what is no command."""
+    record = find_hook(session.drill, hook.digest)
+    return [] if record is None else record.output.splitlines()[-1:]
 
 
 def _ask_about_old_addresses(

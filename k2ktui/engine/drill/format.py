@@ -118,7 +118,7 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
         *((record, {"failed_checks": ()}) for record in value["phases"]),
         *((check, {"at_ms": 0}) for check in value["checks"]),
         *((group, {"clients": ()}) for group in value["groups"]),
-        *((hook, {"role": HookRole.HOOK, "addresses": ()}) for hook in value["hooks"]),
+        *((hook, {"role": HookRole.HOOK, "addresses": (), "ttl_s": 0}) for hook in value["hooks"]),
         (value, {"site": None, "objectives": None, "hooks": (), "hooks_digest": "", "topics": ()}),
         (value, {"doubt": ""}),
         (value["options"], {"topics": ""}),

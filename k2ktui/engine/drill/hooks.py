@@ -18,6 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Flag, Millis, Number, Text
 from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.dns import DnsMove
 from k2ktui.secret_values import hide_secrets
 from k2ktui.text import safe_text
 
@@ -59,7 +60,9 @@ class Hook:
         abort: program and arguments that undo it; empty if nothing does.
         role: whose it is.
         socket: HAProxy's runtime socket; ``command`` and ``abort`` are then commands of its
-            runtime API, one each. Empty for programs.
+            runtime API, one each. Empty for programs and DNS.
+        dns: the records of DNS that a redirect moves; ``command`` is then the script of nsupdate
+            that does the same by hand. None for all others.
     """
 
     phase: DrillPhase
@@ -70,6 +73,7 @@ class Hook:
     abort: tuple[str, ...] = ()
     role: HookRole = HookRole.HOOK
     socket: str = ""
+    dns: DnsMove | None = None
 
     @property
     def step(self) -> str:
@@ -87,9 +91,13 @@ class Hook:
         return self._show(self.abort)
 
     def _show(self, command: tuple[str, ...]) -> str:
-        if not self.socket or not command:
-            return show_command(command)
-        sends = ("echo", "; ".join(command)), ("socat", "stdio", self.socket)
+        if not command:
+            return ""
+        sends: tuple[tuple[str, ...], ...] = (command,)
+        if self.dns is not None:
+            sends = ("printf", r"%s\n", *command), ("nsupdate", "-v", "-k", self.dns.key_file)
+        elif self.socket:
+            sends = ("echo", "; ".join(command)), ("socat", "stdio", self.socket)
         return " | ".join(map(show_command, sends))
 
     @property
@@ -113,6 +121,7 @@ class Hook:
             self.timeout_s,
             list(self.abort),
             *([self.socket] if ours else []),
+            *([self.dns.key_file] if self.dns is not None else []),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -135,6 +144,8 @@ class HookRecord:
         undo_result, undo_output: the same of the command that undoes it.
         role: whose it is.
         addresses: of a cut-off, where clients reached the source before it.
+        ttl_s: of a redirect by DNS, how long caches may have the records as they stood before it,
+            in seconds.
     """
 
     phase: DrillPhase
@@ -155,6 +166,7 @@ class HookRecord:
     undo_output: Text = ""
     role: HookRole = HookRole.HOOK
     addresses: Annotated[tuple[Text, ...], FailFast()] = ()
+    ttl_s: Number = 0
 
     @property
     def step(self) -> str:
@@ -250,6 +262,7 @@ def digest_hooks(hooks: Iterable[Hook]) -> str:
 def hook_json(hook: Hook) -> dict[str, object]:
     """Return a hook as the object of JSON outputs, without secrets of the configuration."""
     role = {"role": str(hook.role), "socket": hook.socket} if hook.role != HookRole.HOOK else {}
+    role |= {} if hook.dns is None else {"key_file": hook.dns.key_file}
     return {
         "phase": str(hook.phase),
         "when": AFTER if hook.after else BEFORE,

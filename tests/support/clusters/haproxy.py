@@ -39,6 +39,28 @@ listen west-1
   bind {west_way}
   server west {west} disabled
 """
+# A name leads to a cluster by its address, on the same port.
+BY_DNS = """\
+global
+  stats socket {socket} mode 600 level admin
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+listen name
+  bind 127.0.0.2:{port}
+  server east {east}
+listen name-west
+  bind 127.0.0.3:{port}
+  server west {west}
+listen east-1
+  bind {east_way}
+  server east {east}
+listen west-1
+  bind {west_way}
+  server west {west}
+"""
 
 
 class FrontedNode(KafkaNode):
@@ -62,13 +84,16 @@ class Front:
 
     SOURCE, TARGET = ("name/east", "east-1/east"), ("name/west", "west-1/west")
 
-    def __init__(self, directory: Path, east: FrontedNode, west: FrontedNode) -> None:
+    def __init__(
+        self, directory: Path, east: FrontedNode, west: FrontedNode, config: str = _CONFIG
+    ) -> None:
         directory.mkdir(mode=0o700)
         self.name, self.socket = HeldPort(), directory / "admin.sock"
         ports = {"name": self.name, "east_way": east.way, "west_way": west.way}
         file = directory / "haproxy.cfg"
         file.write_text(
-            _CONFIG.format(
+            config.format(
+                port=self.name.number,
                 socket=self.socket,
                 east=east.address(LISTENER),
                 west=west.address(LISTENER),
@@ -118,7 +143,9 @@ class Front:
 
 
 @contextlib.contextmanager
-def fronted(directory: Path) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
+def fronted(
+    directory: Path, config: str = _CONFIG
+) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
     """Run two clusters behind HAProxy; skip the test where it is not installed."""
     if shutil.which("haproxy") is None:
         pytest.skip("haproxy is not installed (Debian: haproxy)")
@@ -128,6 +155,6 @@ def fronted(directory: Path) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]
             stack.callback(node.way.close)
             stack.callback(node.close)
             node.start(START_S)
-        front = Front(directory / "front", *nodes)
+        front = Front(directory / "front", *nodes, config)
         stack.callback(front.close)
         yield nodes[0], nodes[1], front
