@@ -91,7 +91,8 @@ def move_records(
     """Move the records by one UPDATE, and read them back.
 
     What counts is how they stand afterwards: another hand may have moved them, and an answer may be
-    lost; they are then read until they have moved or the time is over. Arguments and result as for :func:`k2ktui.drill.hook_process.run_command`.
+    lost; they are then read until they have moved or the time is over. Arguments and result as for
+    :func:`k2ktui.drill.hook_process.run_command`.
     """
     began = monotonic()
     tick(0.0)

@@ -155,6 +155,6 @@ def fronted(
             stack.callback(node.way.close)
             stack.callback(node.close)
             node.start(START_S)
-        front = Front(directory / "front", *nodes, config)
+        front = Front(directory / "front", nodes[0], nodes[1], config)
         stack.callback(front.close)
         yield nodes[0], nodes[1], front

@@ -18,7 +18,8 @@ ZONE, KEY = "kafka.test", "mover"
 _PATH = "/usr/bin:/usr/sbin:/bin:/sbin"
 _CONFIG = """\
 options {{
-  directory "{directory}"; pid-file none; session-keyfile none; managed-keys-directory "{directory}";
+  directory "{directory}"; managed-keys-directory "{directory}";
+  pid-file none; session-keyfile none;
   listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};
   recursion no; dnssec-validation no; allow-transfer {{ none; }};
 }};
@@ -26,7 +27,10 @@ controls {{}};
 {keys}
 zone "{zone}" {{
   type primary; file "{directory}/zone";
-  update-policy {{ grant {key} subdomain own.{zone} A AAAA CNAME; grant hand subdomain {zone} ANY; }};
+  update-policy {{
+    grant {key} subdomain own.{zone} A AAAA CNAME;
+    grant hand subdomain {zone} ANY;
+  }};
 }};
 """
 _ZONE = """\
@@ -38,7 +42,7 @@ ns A 127.0.0.1
 
 
 class NameServer:
-    """BIND as a child process: the key ``mover`` may update names below ``own.kafka.test``, ``hand`` all."""
+    """BIND: the key ``mover`` may update names below ``own.kafka.test``, and ``hand`` all."""
 
     def __init__(self, directory: Path, records: str) -> None:
         directory.mkdir(mode=0o700)

@@ -14,11 +14,13 @@ import pytest
 
 from tests.support.clusters.name_server import ZONE, end_named, run_named
 
-_ADDRESS = "127.0.0.153"
+# BIND listens on addresses that an interface has.
+_ADDRESS = "127.0.0.1"
 _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 _CONFIG = """\
 options {{
-  directory "{directory}"; pid-file none; session-keyfile none; managed-keys-directory "{directory}";
+  directory "{directory}"; managed-keys-directory "{directory}";
+  pid-file none; session-keyfile none;
   listen-on port 53 {{ {address}; }}; listen-on-v6 {{ none; }};
   recursion yes; dnssec-validation no;
 }};

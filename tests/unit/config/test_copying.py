@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ COPIES = {
 }
 # Keys of drill.redirect that haproxy stands in for.
 BY_COMMAND = {"command": ["/move"], "cut": ["/cut"], "restore": ["/restore"]}
+BY_DNS = {
+    "server": "ns1",
+    "zone": "example",
+    "records": [
+        {"name": "kafka.example", "type": "A", "source": ["192.0.2.1"], "target": ["192.0.2.9"]}
+    ],
+    "ttl": "1 minute",
+    "keyFile": "/key",
+}
 # Of keys that full.yaml cannot do without: another value.
 OTHERS: dict[str, Any] = {
     "name": "other",
@@ -112,6 +122,13 @@ OTHERS: dict[str, Any] = {
     "drill.redirect.name": "other:1",
     "drill.sign.key": "/other",
     **{f"drill.redirect.{key}": ["/other"] for key in BY_COMMAND},
+    "drill.redirect.dns.server": "other",
+    "drill.redirect.dns.zone": "kafka.example",
+    "drill.redirect.dns.records.name": "other.kafka.example",
+    "drill.redirect.dns.records.type": "CNAME",
+    "drill.redirect.dns.records.source": ["192.0.2.2"],
+    "drill.redirect.dns.records.target": ["192.0.2.3"],
+    "drill.redirect.dns.keyFile": "/other",
     "drill.redirect.haproxy.socket": "/other",
     "drill.redirect.haproxy.source": ["other/a"],
     "drill.redirect.haproxy.target": ["other/b"],
@@ -146,6 +163,10 @@ def _prepare(path: str) -> dict[str, Any]:
         redirect = full["drill"]["redirect"]
         del redirect["haproxy"]
         redirect |= BY_COMMAND
+    if path.startswith("drill.redirect.dns"):
+        redirect = full["drill"]["redirect"]
+        del redirect["haproxy"]
+        redirect["dns"] = deepcopy(BY_DNS)
     if path in (
         "replication.headers.keep",
         "replication.headers.drop",
