@@ -17,7 +17,7 @@ _MOST_RECORDS, _MOST_VALUES, _LONGEST_NAME = 100, 20, 253
 _LARGEST_TTL_S = 24 * 3600
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
-_SERVER = re.compile(r"(?:\[([0-9A-Fa-f:]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
+_SERVER = re.compile(rf"(?:\[([0-9A-Fa-f:]+)\]|({_NAME.pattern}))(?::([0-9]{{1,5}}))?")
 
 
 def _name(value: str) -> str:

@@ -190,10 +190,14 @@ def run_hooks(session: Session, phase: DrillPhase, *, after: bool) -> PhaseResul
             session.begin(phase)
         problem = _run_hook(session, hook, record)
         if problem:
-            output = find_hook(session.drill, hook.digest)
-            last = output.output.splitlines()[-1:] if output is not None else []
-            return failed(problem, ": ".join([problem, *last]))
+            return failed(problem, ": ".join([problem, *_last_line(session, hook)]))
     return None
+
+
+def _last_line(session: Session, hook: Hook) -> list[str]:
+    """Return the last line that the last attempt of a hook has printed, if there is one."""
+    record = find_hook(session.drill, hook.digest)
+    return [] if record is None else record.output.splitlines()[-1:]
 
 
 def _run_hook(session: Session, hook: Hook, record: HookRecord) -> str:
@@ -216,10 +220,11 @@ def _run_hook(session: Session, hook: Hook, record: HookRecord) -> str:
     return _run_once(session, hook, record)
 
 
-def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> str:
-    """Run the cut-off or the redirect, which its phase has confirmed; return why it failed, or "".
+def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> list[str]:
+    """Run the cut-off or the redirect, which its phase has confirmed.
 
-    It is run again whenever its phase is: what it has done is looked at, not remembered.
+    Returns why it failed, and the last line that it printed; nothing if it did not. It is run again
+    whenever its phase is: what it has done is looked at, not remembered.
 
     Args:
         session: the drill.
@@ -231,13 +236,14 @@ def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> str
     """
     require_safe_files([hook], session.files, _STAYS)
     if reason := explain_unsafe_command(hook):
-        return reason
+        return [reason]
     record = find_hook(session.drill, hook.digest)
     if record is None:
-        return f"the {hook.role} of this host's file is not one that the drill has"
+        return [f"the {hook.role} of this host's file is not one that the drill has"]
     earlier = cut_addresses(session.drill) if hook.role is HookRole.CUT_OFF else ()
     known = tuple(dict.fromkeys((*earlier, *addresses)))
-    return _run_once(session, hook, replace(record, addresses=known))
+    problem = _run_once(session, hook, replace(record, addresses=known))
+    return [problem, *_last_line(session, hook)] if problem else []
 
 
 def mark_done(session: Session, hook: Hook, result: str) -> None:

@@ -16,7 +16,7 @@ _LARGEST = 64 << 10
 _ALGORITHMS = "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"
 _KEY = re.compile(
     r"""(?:\s|\#[^\n]*\n)*
-    key\s+"?(?P<name>[A-Za-z0-9_.-]{1,253})"?\s*\{
+    key\s+"?(?P<name>[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63}){0,3})\.?"?\s*\{
     \s*algorithm\s+"?(?P<algorithm>[A-Za-z0-9-]+)"?\s*;
     \s*secret\s+"(?P<secret>[A-Za-z0-9+/=]+)"\s*;
     \s*\}\s*;\s*""",

@@ -80,9 +80,8 @@ def cut_off(session: Session) -> PhaseResult | None:
             f"the brokers behind {name} are not known, as none answers as the source",
             "Open the clients' way to the source, and resume the drill.",
         )
-    if problem := run_part(session, hook, [answer.address for answer in answers]):
-        hand = f"By hand: {by_hand(session, redirect, hook, 'cut')}"
-        return failed(problem, *_last_words(session, hook), hand)
+    if problems := run_part(session, hook, [answer.address for answer in answers]):
+        return failed(*problems, f"By hand: {by_hand(session, redirect, hook, 'cut')}")
     session.wait(
         hook.phase,
         lambda: _look_cut(session, redirect),
@@ -219,8 +218,8 @@ def run_redirect(session: Session) -> PhaseResult:
     else:
         if session.drill.kind is DrillKind.DISASTER:
             _ask_about_hosts(session, redirect, hook)
-        if problem := run_part(session, hook):
-            return failed(problem, *_last_words(session, hook), hand)
+        if problems := run_part(session, hook):
+            return failed(*problems, hand)
     _await_caches(session, hook)
     if not answers or explain_no_cluster(answers, target):
         hint = hand if hook.dns is None else _RESOLVES_OTHERWISE
@@ -258,8 +257,8 @@ def _await_caches(session: Session, hook: Hook) -> None:
     if record is None or not ttl_s:
         return
     now = time()
-    # Another host's clock may have been ahead when it ended.
-    until = min(now, (record.ended_ms or 0) / 1000) + ttl_s
+    ended = now if record.ended_ms is None else record.ended_ms / 1000
+    until = min(now, ended) + ttl_s  # another host's clock may have been ahead
 
     def look() -> tuple[bool, str]:
         left = until - time()
@@ -269,19 +268,15 @@ def _await_caches(session: Session, hook: Hook) -> None:
         )
 
     session.wait(DrillPhase.REDIRECT, look, hint="Wait.", timeout=ttl_s + _LATE_S)
-    ended = f"no cache has the former records any more: their TTL of {ttl_s:,} s is over"
-    session.write(ended, phase=str(DrillPhase.REDIRECT))
+    session.write(
+        f"no cache has the former records any more: their TTL of {ttl_s:,} s is over",
+        phase=str(DrillPhase.REDIRECT),
+    )
 
 
 def _kept_ttl(session: Session, hook: Hook) -> int:
     record = find_hook(session.drill, hook.digest)
     return 0 if record is None else record.ttl_s
-
-
-def _last_words(session: Session, hook: Hook) -> list[str]:
-    """Return the last line that a command has printed, or the reason of what is no command."""
-    record = find_hook(session.drill, hook.digest)
-    return [] if record is None else record.output.splitlines()[-1:]
 
 
 def _ask_about_old_addresses(

@@ -125,9 +125,8 @@ def describe_move(move: DnsMove, ttl_s: int) -> str:
     """Return how records stand that have been proven to be movable, in one line."""
     now = "; ".join(f"{record} {_show(record, record.source)}" for record in move.records)
     return (
-        f"{move.server[0].upper()}{move.server[1:]} has {now}, TTL {ttl_s:,} s, and lets the key "
-        "move them. Caches may lead clients to the source for as long as this TTL; the redirect "
-        "waits for it, then proves its effect."
+        f"At {move.server}: {now}, TTL {ttl_s:,} s; the key may move them. Caches may lead clients "
+        "to the source for as long as this TTL: the redirect waits for it, then proves its effect."
     )
 
 
@@ -135,7 +134,7 @@ def explain_no_zone(move: DnsMove, code: str) -> str:
     """Return that the server does not answer for the zone, by its response code."""
     return (
         f"{move.server} is not authoritative for the zone {move.zone} (it answers {code}). Name "
-        "the zone's primary server, and the zone that has the records"
+        "the zone's primary server, the zone that has the records, and a key that may ask for them"
     )
 
 

@@ -95,6 +95,8 @@ def test_what_dns_is_told(files: Files) -> None:
     [
         ("ns1", "ns1:0", "HOST or HOST:PORT"),
         ("ns1", "'2001:db8::1'", "an IPv6 address in brackets"),
+        ("ns1", "'[2001:db8::1]:54'", ""),
+        ("ns1", "ns..1", "HOST or HOST:PORT"),
         ("kafka.example", "'*.example'", "without a wildcard"),
         ("kafka.example", "kafka.exampl", "records of names in the zone"),
         ("kafka.example", "notexample", "records of names in the zone"),

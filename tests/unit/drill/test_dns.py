@@ -53,7 +53,7 @@ def test_how_records_stand() -> None:
     assert explain_not_source(move, stand) == "" and not has_moved(move, stand)
     assert longest_ttl(stand) == 300 and longest_ttl({}) == 0
     assert describe_move(move, 300).startswith(
-        "The DNS server 127.0.0.1:53 has n.z A 192.0.2.1; m.z CNAME east.x., TTL 300 s, and lets"
+        "At the DNS server 127.0.0.1:53: n.z A 192.0.2.1; m.z CNAME east.x., TTL 300 s; the key may"
     )
     moved = {A: Standing(A.target), ALIAS: Standing(ALIAS.target)}
     assert has_moved(move, moved)
@@ -112,6 +112,8 @@ def test_the_key_of_a_file(tmp_path: Path) -> None:
         (KEY.replace("sha256", "md5"), "has the algorithm hmac-md5: one of hmac-sha224, "),
         (KEY.replace(SECRET, "c2Vjc"), "has a secret that is not base64"),
         (KEY.replace("mover", "mo ver"), "is not one key"),
+        (KEY.replace("mover", "mo..ver"), "is not one key"),
+        (KEY.replace("mover", "m" * 64), "is not one key"),
     ],
 )
 def test_a_file_without_a_key(tmp_path: Path, text: str, error: str) -> None:

@@ -21,6 +21,7 @@ from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
 from k2ktui.drill.phases import redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.dns import Standing
 from k2ktui.engine.drill.hook_steps import put_hook
 from k2ktui.engine.drill.hooks import HookRecord, HookStatus, new_record
 from k2ktui.engine.drill.model import Drill, Fence, PhaseStatus, new_phases
@@ -132,7 +133,7 @@ def test_this_host_may_still_reach_the_old_cluster_in_a_disaster(
 ) -> None:
     host = host_of(section, DISASTER)
     host.agrees = True
-    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
+    monkeypatch.setattr(redirect, "run_part", lambda *_: ["was run"])
     answers["kafka:1"] = host.drill.source_cluster
     assert redirect.run_redirect(host).live == "was run"
     assert "this host: " in host.asked[-1]
@@ -201,3 +202,105 @@ def test_properties_that_cannot_be_used_are_a_problem_of_the_answer(tmp_path: Pa
     section = section_of(config={"security.protocol": "NOPE"})
     (answer,) = ask_name(config, section)
     assert "security.protocol" in answer.problem
+
+
+class WaitingHost(FakeHost):
+    """A session that notes for how many seconds caches are waited for, and waits for nothing."""
+
+    def __init__(self, section: DrillRedirect) -> None:
+        super().__init__(section)
+        (part,) = section.hooks(PLANNED)
+        self.hook = new_record(part)
+        self.drill = replace(self.drill, hooks=(self.hook,))
+        self.waits: list[tuple[str, float | None]] = []
+
+    def wait(self, _: object, look: Any, *, hint: str, timeout: float | None = None) -> None:
+        self.waits.append((look()[1], timeout))
+
+    @property
+    def record(self) -> HookRecord:
+        return self.drill.hooks[0]
+
+    def put(self, **fields: Any) -> None:
+        self.drill = put_hook(self.drill, replace(self.record, **fields))
+
+
+BY_DNS = section_of(
+    command=None,
+    dns={
+        "server": "ns1",
+        "zone": "z",
+        "records": [{"name": "n.z", "type": "A", "source": ["10.0.0.1"], "target": ["10.0.0.2"]}],
+        "key_file": "/k",
+    },
+)
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("known_s", "value", "ttl_s", "kept_s", "record", "left"),
+    [
+        (0, "10.0.0.1", 300, 300, {}, "5 m 0 s"),
+        # What was read before the target was opened, and made shorter since.
+        (600, "10.0.0.1", 30, 600, {}, "10 m 0 s"),
+        # Moved by an attempt that was killed, by one that has ended a minute ago, by another hand.
+        (300, "10.0.0.2", 30, 300, {"status": HookStatus.RUNNING}, "5 m 0 s"),
+        (
+            300,
+            "10.0.0.2",
+            30,
+            300,
+            {"status": HookStatus.DONE, "ended_ms": NOW_MS - 60_000},
+            "4 m 0 s",
+        ),
+        (0, "10.0.0.2", 30, 30, {}, "30 s"),
+        # By a host whose clock is ahead.
+        (300, "10.0.0.2", 30, 300, {"status": HookStatus.DONE, "ended_ms": NOW_MS * 2}, "5 m 0 s"),
+    ],
+)
+def test_caches_are_waited_for(
+    answers: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    known_s: int,
+    value: str,
+    ttl_s: int,
+    kept_s: int,
+    record: dict[str, Any],
+    left: str,
+) -> None:
+    assert BY_DNS.dns is not None
+    host: Any = WaitingHost(BY_DNS)
+    host.put(ttl_s=known_s, **record)
+    answers["kafka:1"] = host.drill.target_cluster
+    for module in (redirect, hooks):
+        monkeypatch.setattr(module, "time", lambda: NOW_MS / 1000)
+    (moved,) = BY_DNS.dns.move.records
+    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing((value,), ttl_s)})
+    ran: list[object] = []
+
+    def run(*_: object) -> list[str]:
+        ran.append(1)
+        host.put(status=HookStatus.DONE, ended_ms=NOW_MS)
+        return []
+
+    monkeypatch.setattr(redirect, "run_part", run)
+    redirect.run_redirect(host)
+    assert len(ran) == (value == "10.0.0.1")
+    assert (host.record.ttl_s, host.record.status) == (kept_s, HookStatus.DONE)
+    (text, limit), *_ = host.waits
+    assert f"the former ones for {left}" in text and f"(TTL {kept_s:,} s)" in text
+    assert limit is not None and limit > kept_s
+
+
+def test_records_of_another_hand_are_not_moved(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert BY_DNS.dns is not None
+    host: Any = WaitingHost(BY_DNS)
+    (moved,) = BY_DNS.dns.move.records
+    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing(("10.0.0.7",), 30)})
+    monkeypatch.setattr(redirect, "run_part", lambda *_: pytest.fail("was run"))
+    result = redirect.run_redirect(host)
+    assert result.status is PhaseStatus.FAILED
+    assert result.live == "n.z A is 10.0.0.7; the file has 10.0.0.1"
+    assert result.findings[0].endswith(" send | nsupdate -v -k /k")
