@@ -246,6 +246,26 @@ def run_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> lis
     return [problem, *_last_line(session, hook)] if problem else []
 
 
+def join_part(session: Session, hook: Hook, addresses: Sequence[str] = ()) -> None:
+    """Record that another member runs the cut-off, for all that share the name.
+
+    Each of them can undo it then, also if the member that runs it is lost.
+
+    Args:
+        session: the drill.
+        hook: the cut-off.
+        addresses: where clients reached the source before, once the other member knows.
+    """
+    record = find_hook(session.drill, hook.digest)
+    if record is None:
+        return
+    known = tuple(dict.fromkeys((*record.addresses, *addresses)))
+    if record.status is not HookStatus.RUNNING:
+        record = begin_hook(session.drill, record, _now())
+    text = f"{record.name}: run by another pipeline that shares the name"
+    _write(session, replace(record, addresses=known), text)
+
+
 def mark_done(session: Session, hook: Hook, result: str) -> None:
     """Record that the work of a cut-off or redirect is done, as a look has shown."""
     record = find_hook(session.drill, hook.digest)
@@ -489,11 +509,36 @@ def list_kept_hooks(session: Session) -> list[str]:
 def undo_hook(session: Session, record: HookRecord) -> list[str]:
     """Run the abort command of a hook once it is confirmed; return what stays as it is.
 
-    It stays to be undone if its command fails, so that the abort can be repeated.
+    It stays to be undone if its command fails, so that the abort can be repeated. A cut-off for
+    several members of a site drill is undone by the first one that comes to it.
 
     Raises:
         Refused: it was not confirmed.
     """
+    if record.role is not HookRole.CUT_OFF or not session.peers.describe_sharing():
+        return _undo_hook(session, record)
+    with session.peers.fencing():
+        said = _explain_no_restore(session, record)
+        if not said:
+            return _undo_hook(session, record)
+        undone = replace(record, status=HookStatus.UNDONE, undo_result=said)
+        _write(session, undone, f"undone: {record.name}: {said}")
+        return []
+
+
+def _explain_no_restore(session: Session, record: HookRecord) -> str:
+    """Return why a cut-off of a shared name has not to be undone any more; "" if it has."""
+    if kept := session.peers.explain_kept_cut():
+        return f"not run, so clients stay cut off: {kept}"
+    redirect = session.config.drill.redirect
+    if redirect is None or session.drill.kind is DrillKind.DISASTER:
+        return ""
+    addresses = {*split_name(redirect.name), *record.addresses}
+    is_open = addresses == set(find_reached(session.config, redirect, addresses))
+    return "not run: clients reach the source again" if is_open else ""
+
+
+def _undo_hook(session: Session, record: HookRecord) -> list[str]:
     hooks = {hook.digest: hook for hook in list_own_hooks(session)}
     hook = hooks.get(record.digest)
     if hook is None and record.role is not HookRole.HOOK:  # its section was changed meanwhile

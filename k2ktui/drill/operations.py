@@ -141,7 +141,7 @@ def begun_drill(
     """
     require(actor.may, "a drill")
     flow, files, config = actor.flow, actor.files, actor.flow.config
-    options = require_redirect(config, kind, options, in_site=site is not None)
+    options = require_redirect(config, kind, options)
     signing = require_signing(actor, kind)
     if kind is not DrillKind.REHEARSE:
         hooks = config.drill.list_hooks(kind, options.topics)
@@ -194,7 +194,7 @@ def _redirects(config: PipelineConfig, options: DrillOptions) -> bool:
 
 
 def require_redirect(
-    config: PipelineConfig, kind: DrillKind, options: DrillOptions, *, in_site: bool = False
+    config: PipelineConfig, kind: DrillKind, options: DrillOptions
 ) -> DrillOptions:
     """Return the options with which a drill cuts off and redirects as the file says.
 
@@ -204,7 +204,7 @@ def require_redirect(
     hooks = config.drill.list_hooks(kind)
     roles = [str(hook.role) for hook in hooks if hook.role is not HookRole.HOOK]
     some = options.topics or options.groups
-    why, hint = explain_refusal(kind, options.fence, some, roles, in_site=in_site)
+    why, hint = explain_refusal(kind, options.fence, some, roles)
     if why:
         raise Refused(why, unchanged="No drill was begun.", hint=hint)
     if kind is DrillKind.DISASTER and HookRole.CUT_OFF in roles and not some:

@@ -128,6 +128,8 @@ def _run_phase(session: Session, phase: DrillPhase) -> PhaseResult:
     if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
         parts = (hook for hook in list_own_hooks(session) if hook.role is not HookRole.HOOK)
         runs = [describe_hook(hook) for hook in parts if hook.phase is phase]
+        if runs and (sharing := session.peers.describe_sharing()):
+            runs.append(sharing)
         session.confirm(phase, "\n".join([describe_phase_of(session.drill, phase), *runs]))
     session.begin(phase)
     result = _with_checks(session, phase, RUNS[phase](session))
@@ -204,6 +206,7 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         topics=drill.topics,
         # A rehearsal asks what a drill over the whole pipeline would.
         redirects=drill.redirects or drill.kind is DrillKind.REHEARSE,
+        others=tuple(session.peers.list_moving()),
         drill=drill.id,
     )
 

@@ -60,6 +60,7 @@ from k2ktui.site.directory import (
     read_site_files,
     side_by_side,
 )
+from k2ktui.site.names import plan_site_names, read_site_names
 from k2ktui.site.run import Opener, SiteRun, leave_out_question
 from k2ktui.sync.moves.plan_files import digest_files, have_digest
 from k2ktui.text import counted, list_names, safe_message, safe_text
@@ -131,6 +132,25 @@ def select_members(files: Sequence[PipelineFile], choice: SiteChoice) -> SiteSel
     return select_site(read_site_files(files), choice.cluster, choice.only)
 
 
+def preview_site(
+    files: Sequence[PipelineFile], kind: DrillKind, options: DrillOptions, choice: SiteChoice
+) -> tuple[SiteSelection, SiteDrill]:
+    """Return what a site drill would move, and as what it would begin; it only reads.
+
+    Raises:
+        ConfigError, Refused: as for :func:`select_members`, and for ``plan_site_names``.
+    """
+    selection = select_members(files, choice)
+    pipelines = {pipeline.file: pipeline for pipeline in list_pipelines(files)}
+    members = tuple(
+        SiteMember(file.pipeline, member_drill_id("", number), file.target_id)
+        for number, file in enumerate(selection.members, start=1)
+    )
+    names = plan_site_names(kind, options, selection, members, pipelines)
+    mark = SiteMark("", selection.name, selection.cluster, members, names=names)
+    return selection, SiteDrill(mark, kind, tuple(map(MemberState, members)))
+
+
 def start_site(
     actor: SiteActor, kind: DrillKind, options: DrillOptions, choice: SiteChoice
 ) -> SiteDrill:
@@ -162,6 +182,8 @@ def start_site(
     may = actor.require_access(chosen)
     site_id = new_id(int(time() * 1000), secrets.token_hex(2))
     mark = _make_mark(site_id, selection, ignored)
+    names = plan_site_names(kind, options, selection, mark.members, pipelines)
+    mark = mark.with_names(names)
     members = tuple(
         MemberState(member, file=file.file)
         for member, file in zip(mark.members, selection.members, strict=True)
@@ -382,6 +404,7 @@ def resume_site(actor: SiteActor, site_id: str, how: ResumeOptions = AS_BEFORE) 
     chosen_out = [state for state, _ in taking if state.pipeline in how.left_out]
     _refuse_opened(chosen_out)
     _require_same_files(site, touched, operator)
+    site = _with_file_names(site, records)
     take_over = how.take_over or _ask_take_over(site, taking, operator)
     if how.as_disaster and site.kind.is_switchover:
         site = replace(site, kind=DrillKind.DISASTER)
@@ -414,6 +437,21 @@ def resume_site(actor: SiteActor, site_id: str, how: ResumeOptions = AS_BEFORE) 
     }
     ended = [state for state, _ in unfinished]
     return run.run(openers, left_out=[*ended, *chosen_out, *unread])
+
+
+def _with_file_names(site: SiteDrill, records: _DirectoryDrills) -> SiteDrill:
+    """Return the site drill with what the files say now of the names that its members share.
+
+    What its records say stays: a name that was shared when it began still holds them together.
+
+    Raises:
+        Refused: as for ``read_site_names``.
+    """
+    if not any(drill.redirects for drill in site.drills):
+        return site
+    moving = records.find_pipelines(s for s in site.moving if s.drill is None or s.drill.redirects)
+    uses = ((state.member, pipeline.flow.config) for state, pipeline in moving)
+    return site.with_mark(site.mark.with_names(read_site_names(site.kind, uses)))
 
 
 def _refuse_opened(chosen_out: Sequence[MemberState]) -> None:

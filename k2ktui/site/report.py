@@ -19,10 +19,21 @@ from k2ktui.drill.report import (
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.site import BARRIER, MemberState, MemberStatus, SiteDrill, can_all_go_back
-from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
+from k2ktui.engine.drill.site_mark import SiteName
+from k2ktui.engine.drill.site_names import describe_name, describe_place, list_users
+from k2ktui.text import (
+    counted,
+    duration,
+    first_lines,
+    list_names,
+    moment,
+    safe_message,
+    safe_text,
+)
 
-_NAMED = 10
+_NAMED, _NAMES = 10, 3
 _COLUMNS = ("pipeline", "status", "RPO", "RTO", "result")
+_NAME_COLUMNS = ("name", "pipelines", "place")
 
 
 def site_has_findings(site: SiteDrill) -> bool:
@@ -77,6 +88,7 @@ def summarize_site(site: SiteDrill) -> list[str]:
     counts = Counter(state.status for state in site.members)
     words = ", ".join(f"{counts[status]} {status}" for status in MemberStatus if counts[status])
     lines.append(f"Pipelines: {len(site.members):,}: {words}")
+    lines += first_lines([describe_name(site, name) for name in site.mark.names], _NAMES)
     out = [state.pipeline for state in site.members if state.left_out]
     if out:
         lines.append(f"Left out by choice: {list_names(out, _NAMED)}")
@@ -160,6 +172,18 @@ def describe_member(state: MemberState) -> str:
     return safe_message(describe_state(state.drill))
 
 
+def name_rows(site: SiteDrill) -> list[dict[str, Any]]:
+    """Return an object for each name of clients: whose it is, where it is, when it moves."""
+    return [
+        {
+            "name": name.name,
+            "pipelines": [state.pipeline for state in list_users(site, name)],
+            "place": describe_place(site, name),
+        }
+        for name in site.mark.names
+    ]
+
+
 def site_json(site: SiteDrill) -> dict[str, Any]:
     """Return the report as a JSON object, with the report of each member."""
     records, bound = site_rpo(site)
@@ -177,6 +201,7 @@ def site_json(site: SiteDrill) -> dict[str, Any]:
         "can_go_back": can_all_go_back(site),
         "left_out": [state.pipeline for state in site.members if state.left_out],
         "files_left_out": list(site.mark.ignored),
+        "names": name_rows(site),
         "pipelines": member_rows(site),
         "reports": [report_json(drill) for drill in site.drills],
     }
@@ -186,10 +211,13 @@ def make_site_report(site: SiteDrill) -> Report:
     """Return the report of a site drill, with those of its members."""
     begun = f"Begun {moment(site.started_ms / 1000)}, cluster {safe_text(site.mark.cluster)}"
     rows = tuple(map(_cells, site.members))
+    sections = [Section("Pipelines", columns=_COLUMNS, rows=rows)]
+    if names := tuple(_name_cells(site, name) for name in site.mark.names):
+        sections.append(Section("Clients' names", columns=_NAME_COLUMNS, rows=names))
     return Report(
         title=f"Site drill {site.id}: {site.kind} of {safe_text(site.name)}",
         summary=(*summarize_site(site), begun),
-        sections=(Section("Pipelines", columns=_COLUMNS, rows=rows),),
+        sections=tuple(sections),
         is_good=not site_has_findings(site) if site.is_over else None,
         members=tuple(make_report(drill) for drill in site.drills),
     )
@@ -212,3 +240,9 @@ def _cells(state: MemberState) -> tuple[str, ...]:
         "—" if time is None else duration(time / 1000),
         describe_member(state),
     )
+
+
+def _name_cells(site: SiteDrill, name: SiteName) -> tuple[str, ...]:
+    """Return the row of a name below :data:`_NAME_COLUMNS`; safe to print."""
+    users = ", ".join(safe_text(state.pipeline) for state in list_users(site, name))
+    return safe_text(name.name), users, describe_place(site, name)

@@ -23,6 +23,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.operations import abort_drill
 from k2ktui.drill.operator import Operator, Question, QuestionKind
 from k2ktui.drill.ownership import Actor
@@ -42,6 +43,16 @@ from k2ktui.engine.drill.site import (
     may_restore_fence,
 )
 from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
+from k2ktui.engine.drill.site_names import (
+    NameTurn,
+    advise_stay,
+    describe_lost_names,
+    describe_sharing,
+    explain_kept_cut,
+    explain_no_opening,
+    find_turn,
+    list_covering,
+)
 from k2ktui.engine.drill.steps import next_phase, waits_for_tail_choice
 from k2ktui.engine.topics import LEGAL_TOPIC
 from k2ktui.errors import ConfigError, Declined, K2kError, Refused
@@ -175,6 +186,34 @@ class MemberRun:
             return ""
         names = list_names([user.pipeline for user in users], _NAMED)
         return f"{names} of this site drill may need them, and restore them when aborted"
+
+    def find_turn(self, phase: DrillPhase) -> NameTurn:
+        """Return what this member does about the clients' name now."""
+        return find_turn(self._run.site, self.id, phase)
+
+    def describe_sharing(self) -> str:
+        """Return who moves the clients' name, and when; "" if no other member shares it."""
+        return describe_sharing(self._run.site, self.id)
+
+    def explain_no_opening(self) -> str:
+        """Return why the target must not be opened, as the name would not move; "" if it may."""
+        return explain_no_opening(self._run.site, self.id)
+
+    def advise_stay(self) -> str:
+        """Return what to do about a name that stays because of members that share it."""
+        return advise_stay(self._run.site, self.id)
+
+    def explain_kept_cut(self) -> str:
+        """Return why clients must stay cut off from the source; "" if no other member needs it."""
+        return explain_kept_cut(self._run.site, self.id)
+
+    def list_moving(self) -> Sequence[PipelineConfig]:
+        """Return the other pipelines that move, as far as this directory has them."""
+        members = self._run.members
+        pipelines = (
+            members[state.member.drill].pipeline for state in list_covering(self._run.site, self.id)
+        )
+        return [pipeline.flow.config for pipeline in pipelines if pipeline is not None]
 
 
 class SiteRun:
@@ -562,6 +601,7 @@ def leave_out_question(
     count = counted(len(states), "pipeline")
     others = "are aborted without them" if verb == "abort" else "go on without them"
     lines = [f"{safe_text(state.pipeline)}: {state.error or _live(state)}" for state in states]
+    lines += describe_lost_names(site, [state.member.drill for state in states])
     return Question(
         QuestionKind.LEAVE_OUT,
         site,

@@ -30,6 +30,7 @@ from k2ktui.engine.drill.model import (
     phases_of,
 )
 from k2ktui.engine.drill.site import MemberStatus, SiteDrill
+from k2ktui.engine.drill.site_names import describe_name
 from k2ktui.engine.drill.steps import (
     describe_next,
     describe_phase,
@@ -45,6 +46,7 @@ from k2ktui.present.formatting import WORDS
 from k2ktui.present.site_drills import member_columns, site_columns
 from k2ktui.site.report import (
     describe_member,
+    name_rows,
     site_has_findings,
     site_json,
     site_markdown,
@@ -271,9 +273,9 @@ class DirectoryDrills:
         """Print which pipelines a site drill would move, on stderr, and what it would do."""
         from k2ktui.engine.drill.site_selection import describe_unknown
         from k2ktui.site.directory import list_pipelines
-        from k2ktui.site.operations import select_members
+        from k2ktui.site.operations import preview_site
 
-        selected = select_members(self._files, self._choice)
+        selected, site = preview_site(self._files, kind, options, self._choice)
         hooks = {
             one.file: one.flow.config.drill.list_hooks(kind) for one in list_pipelines(self._files)
         }
@@ -284,6 +286,8 @@ class DirectoryDrills:
             click.echo(f"    {name} to {to} ({safe_text(member.file)})", err=True)
             for hook in hooks[member.file]:
                 click.echo(f"        {describe_hook(hook)}", err=True)
+        for shared in site.mark.names:
+            click.echo(f"    {describe_name(site, shared)}", err=True)
         for file in selected.unknown:
             click.echo(f"    source not known: {describe_unknown(file)}", err=True)
         shown = {
@@ -291,6 +295,7 @@ class DirectoryDrills:
             "cluster": selected.cluster,
             "pipelines": [member.pipeline for member in selected.members],
             "unknown": [file.file for file in selected.unknown],
+            "names": name_rows(site),
             "hooks": {m.pipeline: [*map(hook_json, hooks[m.file])] for m in selected.members},
         }
         return _show_phases(kind, options, (), shown, None, as_json=self._flags.as_json)
@@ -410,7 +415,7 @@ def _show_phases(
 ) -> int:
     names, lines = (topics.names, topics.lines) if topics else ((), ())
     parts = {hook.phase: hook for hook in hooks if hook.role is not HookRole.HOOK}
-    order = phases_of(kind, names, redirects=bool(parts))
+    order = phases_of(kind, names, redirects=bool(parts or selection.get("names")))
     phases = [
         {
             "phase": str(phase),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from time import sleep
 
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
@@ -62,11 +63,13 @@ def check_name(context: CheckContext) -> CheckFinding:
     if context.expects_source:
         source = context.cluster_id("source")
         problem = explain_no_cluster(answers, source)
-        if not problem and (shared := find_shared(context.config, answers)):
-            return fails(
-                f"the pipeline uses the clients' way, too: {list_names(shared, _NAMED)}",
-                "Give source.kafka a listener of its own, which a cut-off leaves open.",
-            )
+        for config in () if problem else (context.config, *context.facts.others):
+            if shared := find_shared(config, answers):
+                who = "the pipeline" if config is context.config else safe_text(config.name)
+                return fails(
+                    f"{who} uses the clients' way, too: {list_names(shared, _NAMED)}",
+                    "Give source.kafka a listener of its own, which a cut-off leaves open.",
+                )
     else:
         source = context.facts.cluster_ids[0]
         others = [cluster for cluster in list_clusters(answers) if cluster != source]
@@ -89,18 +92,19 @@ def check_name(context: CheckContext) -> CheckFinding:
 )
 def check_outsiders(context: CheckContext) -> CheckFinding:
     """Pass if every topic that is written on the source and every active group belongs to the
-    pipeline, where the drill would cut all clients off.
+    pipeline, or to one that moves with it, where the drill would cut all clients off.
     """
-    config = context.config
+    moving = (context.config, *context.facts.others)
     if reason := _explain_no_move(context):
         return passes(reason)
     source = context.cluster("source")
-    own = config.control_topics | config.opposite_topics | KAFKA_INTERNAL_TOPICS
+    control = (config.control_topics | config.opposite_topics for config in moving)
+    own = KAFKA_INTERNAL_TOPICS.union(*control)
     topics, (groups, errors) = context.read(
         "other topics and groups of the source",
         lambda: (
-            _find_written(source, context, own),
-            _list_active(source, config.consumer_groups.matches),
+            _find_written(source, context, moving, own),
+            _list_active(source, lambda name: any(m.consumer_groups.matches(name) for m in moving)),
         ),
     )
     text = (
@@ -182,12 +186,18 @@ def _read_producers(
     }
 
 
-def _find_written(source: Cluster, context: CheckContext, own: frozenset[str]) -> list[str]:
-    chosen = context.config.topics.matches
+def _find_written(
+    source: Cluster,
+    context: CheckContext,
+    moving: Sequence[PipelineConfig],
+    own: frozenset[str],
+) -> list[str]:
     partitions = {
         (topic, number)
         for topic, count in source.partition_counts().items()
-        if not chosen(topic) and topic not in own and not program_of(topic)
+        if not any(config.topics.matches(topic) for config in moving)
+        and topic not in own
+        and not program_of(topic)
         for number in range(count)
     }
     if not partitions:

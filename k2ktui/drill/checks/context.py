@@ -88,6 +88,7 @@ class DrillFacts:
         registry: URL of the schema registry that clients of the target use.
         topics: the source topics of a drill over some topics; empty for the whole pipeline.
         redirects: whether the drill moves the clients' name, if the file has one.
+        others: the other pipelines that move with it, in a site drill.
         drill: id of the drill; empty without one.
     """
 
@@ -108,6 +109,7 @@ class DrillFacts:
     registry: str = ""
     topics: tuple[str, ...] = ()
     redirects: bool = True
+    others: tuple[PipelineConfig, ...] = field(default=(), repr=False)
     drill: str = ""
 
 

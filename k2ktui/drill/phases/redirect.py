@@ -14,7 +14,7 @@ from k2ktui.drill.client_name import ask_name, find_reached, split_name
 from k2ktui.drill.dns_server import DnsError, prove_move, read_records
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
-from k2ktui.drill.hooks import list_own_hooks, look_from_host, mark_done, run_part
+from k2ktui.drill.hooks import join_part, list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import (
@@ -34,6 +34,7 @@ from k2ktui.engine.drill.redirects import (
     explain_no_cluster,
     list_clusters,
 )
+from k2ktui.engine.drill.site_names import NameTurn, Turn
 from k2ktui.errors import TimedOut
 from k2ktui.text import duration, list_names, safe_text
 
@@ -72,6 +73,48 @@ def cut_off(session: Session) -> PhaseResult | None:
     if part is None:
         return failed(_GONE, "Resume the drill with a file that has it, or abort it.")
     redirect, hook = part
+    turn = session.peers.find_turn(hook.phase)
+    if turn.turn is Turn.WAIT and not turn.leads:
+        join_part(session, hook)
+    turn = _await_turn(session, hook)
+    if turn.turn is Turn.HOLD:
+        return failed(f"clients are not cut off: {turn.why}", session.peers.advise_stay())
+    held = None
+    if turn.turn is Turn.FOLLOW:
+        join_part(session, hook, turn.addresses)
+        mark_done(session, hook, f"not run: {turn.why}")
+    else:
+        held = _close(session, redirect, hook)
+    if held is not None:
+        return held
+    session.wait(
+        hook.phase,
+        lambda: _look_cut(session, redirect),
+        hint="Close the clients' way to the source, established connections included.",
+    )
+    if reaching := find_reaching_hosts(session, redirect, hook):
+        texts = [f"not proven from another host: {text}" for text in reaching]
+        return failed("clients of other hosts may still reach the source", *texts)
+    return None
+
+
+def _await_turn(session: Session, hook: Hook) -> NameTurn:
+    """Wait for the members of a site drill that share the name; return what this one does."""
+    turn = session.peers.find_turn(hook.phase)
+    if turn.turn is not Turn.WAIT:
+        return turn
+
+    def look() -> tuple[bool, str]:
+        nonlocal turn
+        turn = session.peers.find_turn(hook.phase)
+        return turn.turn is not Turn.WAIT, turn.why
+
+    session.wait(hook.phase, look, hint="See what the members wait for that share the name.")
+    return turn
+
+
+def _close(session: Session, redirect: DrillRedirect, hook: Hook) -> PhaseResult | None:
+    """Run the cut-off; return why it was not run or has failed, or None."""
     answers = ask_name(session.config, redirect)
     is_known = session.drill.source_cluster in list_clusters(answers)
     if session.drill.kind.is_switchover and not is_known and not cut_addresses(session.drill):
@@ -82,14 +125,6 @@ def cut_off(session: Session) -> PhaseResult | None:
         )
     if problems := run_part(session, hook, [answer.address for answer in answers]):
         return failed(*problems, f"By hand: {by_hand(session, redirect, hook, 'cut')}")
-    session.wait(
-        hook.phase,
-        lambda: _look_cut(session, redirect),
-        hint="Close the clients' way to the source, established connections included.",
-    )
-    if reaching := find_reaching_hosts(session, redirect, hook):
-        texts = [f"not proven from another host: {text}" for text in reaching]
-        return failed("clients of other hosts may still reach the source", *texts)
     return None
 
 
@@ -136,6 +171,8 @@ def find_unable(session: Session) -> list[str]:
     part, cut = find_part(session, HookRole.REDIRECT), find_part(session, HookRole.CUT_OFF)
     if not session.drill.redirects:
         return []
+    if shared := find_held_name(session):
+        return shared
     # A disaster drill may have had no cut-off from its beginning.
     had_cut = any(record.role is HookRole.CUT_OFF for record in session.drill.hooks)
     if part is None or (had_cut and cut is None):
@@ -159,6 +196,12 @@ def find_unable(session: Session) -> list[str]:
         closed, live = _look_cut(session, redirect)
         texts += [] if closed else [f"{live}. Abort the drill, or resume it with --from-fence."]
     return texts
+
+
+def find_held_name(session: Session) -> list[str]:
+    """Return why the target must not be opened because of members that share the name."""
+    why = session.peers.explain_no_opening() if session.drill.redirects else ""
+    return [f"{why}. {session.peers.advise_stay()}"] if why else []
 
 
 def _explain_records(session: Session, hook: Hook) -> str:
@@ -185,8 +228,8 @@ def describe_redirect(session: Session) -> list[str]:
     part = find_part(session, HookRole.REDIRECT)
     if not session.drill.redirects or part is None:
         return []
-    hook = part[1]
-    lines = [f"Next is the {describe_hook(hook)}"]
+    hook, sharing = part[1], session.peers.describe_sharing()
+    lines = [f"Next is the {describe_hook(hook)}", *filter(None, [sharing])]
     if hook.dns is not None:
         lines.append(describe_move(hook.dns, _kept_ttl(session, hook)))
     return [*lines, PRODUCER_IDS]
@@ -201,6 +244,7 @@ def run_redirect(session: Session) -> PhaseResult:
     redirect, hook = part
     hand = f"By hand: {by_hand(session, redirect, hook, 'redirect')}"
     answers: list[NameAnswer] = []
+    followed = ""
 
     def look() -> tuple[bool, str]:
         answers[:] = ask_name(session.config, redirect)
@@ -216,14 +260,19 @@ def run_redirect(session: Session) -> PhaseResult:
         what = "the name leads" if hook.dns is None else "its records lead"
         mark_done(session, hook, f"not run: {what} to the target")
     else:
-        if session.drill.kind is DrillKind.DISASTER:
-            _ask_about_hosts(session, redirect, hook)
-        if problems := run_part(session, hook):
-            return failed(*problems, hand)
+        turn = _await_turn(session, hook)
+        if turn.turn is Turn.HOLD:
+            return failed(f"not moved: {turn.why}", session.peers.advise_stay(), hand)
+        if turn.turn is Turn.FOLLOW:
+            followed = f"not run: {turn.why}"
+        elif held := _move(session, redirect, hook, hand):
+            return held
     _await_caches(session, hook)
     if not answers or explain_no_cluster(answers, target):
         hint = hand if hook.dns is None else _RESOLVES_OTHERWISE
         session.wait(DrillPhase.REDIRECT, look, hint=f"{hint}.")
+    if followed:
+        mark_done(session, hook, followed)
     if held := _ask_about_old_addresses(session, redirect, answers):
         return held
     name = safe_text(redirect.name)
@@ -231,6 +280,17 @@ def run_redirect(session: Session) -> PhaseResult:
         f"{name} leads to the target: all of its {len(answers):,} addresses answer as cluster "
         f"{safe_text(target)}"
     )
+
+
+def _move(
+    session: Session, redirect: DrillRedirect, hook: Hook, hand: str
+) -> PhaseResult | None:
+    """Run the redirect; return why it has failed, or None."""
+    if session.drill.kind is DrillKind.DISASTER:
+        _ask_about_hosts(session, redirect, hook)
+    if problems := run_part(session, hook):
+        return failed(*problems, hand)
+    return None
 
 
 def _are_moved(session: Session, hook: Hook, move: DnsMove) -> bool:

@@ -15,7 +15,7 @@ from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
-from k2ktui.drill.phases.redirect import describe_redirect, find_unable
+from k2ktui.drill.phases.redirect import describe_redirect, find_held_name, find_unable
 from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
@@ -178,6 +178,8 @@ def run_open_target(session: Session) -> PhaseResult:
         rights = find_missing_rights(session)
         lines = [effect, *describe_redirect(session), *rights.lines, *list_remarks(session.drill)]
         session.confirm(DrillPhase.OPEN_TARGET, "\n".join(lines))
+        if held := find_held_name(session):  # a member that shares the name has failed meanwhile
+            return failed("the target cannot be opened yet", *held)
         failed_rights = create_rights(session, rights.acls)
         now = int(time() * 1000)
         kept = ends if len(ends) <= _MOST_ENDS else ()

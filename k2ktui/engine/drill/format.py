@@ -121,6 +121,7 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
         *((hook, {"role": HookRole.HOOK, "addresses": (), "ttl_s": 0}) for hook in value["hooks"]),
         (value, {"site": None, "objectives": None, "hooks": (), "hooks_digest": "", "topics": ()}),
         (value, {"doubt": ""}),
+        *([(value["site"], {"names": ()})] if value["site"] is not None else []),
         (value["options"], {"topics": ""}),
         (value["figures"], {"topics_left": None}),
     ]

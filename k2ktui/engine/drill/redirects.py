@@ -61,7 +61,7 @@ def list_clusters(answers: Iterable[NameAnswer]) -> list[str]:
 
 
 def explain_refusal(
-    kind: DrillKind, fence: Fence, some: str, roles: Sequence[str], *, in_site: bool
+    kind: DrillKind, fence: Fence, some: str, roles: Sequence[str]
 ) -> tuple[str, str]:
     """Return why a drill is not begun because of ``drill.redirect``, and what to do; "" if it is.
 
@@ -70,7 +70,6 @@ def explain_refusal(
         fence: how it fences producers.
         some: pattern of the topics or groups of a drill over some of them.
         roles: the roles of the commands in the file's section; empty without one.
-        in_site: whether it belongs to a site drill.
     """
     if kind is DrillKind.REHEARSE:
         return "", ""
@@ -85,9 +84,6 @@ def explain_refusal(
             return why, "Add drill.redirect to the file, or fence by hand or with access rules."
     if not roles or some:
         return "", ""
-    if in_site:
-        why = "a site drill moves no names yet: a name that pipelines share must not move for one"
-        return why, "Take drill.redirect out of the file, and move the name by a hook or by hand."
     if kind.is_switchover and len(roles) == 1:
         why = "drill.redirect cannot cut clients off, and no running client follows a name while "
         return (

@@ -41,6 +41,14 @@ class DeniedTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteName:
+    """A name of clients, with the ids of the members' drills that share it; it moves once."""
+
+    name: Text
+    drills: Annotated[tuple[Text, ...], FailFast()]
+
+
+@dataclass(frozen=True, slots=True)
 class SiteMark:
     """A site drill, as each of its members records it.
 
@@ -52,6 +60,7 @@ class SiteMark:
         left_out: ids of the members' drills that were left out by a typed choice.
         ignored: files that were left out when the drill began: their source was not known.
         denied: the members' fences by access rules: if a target is lost, the others know them.
+        names: the clients' names that it moves.
     """
 
     id: Text
@@ -61,6 +70,7 @@ class SiteMark:
     left_out: Annotated[tuple[Text, ...], FailFast()] = ()
     ignored: Annotated[tuple[Text, ...], FailFast()] = ()
     denied: Annotated[tuple[DeniedTopics, ...], FailFast()] = ()
+    names: Annotated[tuple[SiteName, ...], FailFast()] = ()
 
     def deny(self, drill: str, topics: Iterable[str]) -> SiteMark:
         """Return the mark with the topics of one more fence."""
@@ -72,6 +82,14 @@ class SiteMark:
     def find_denied(self, drill: str) -> tuple[str, ...]:
         """Return the topics of a member's fence; none if it set none."""
         return next((denied.topics for denied in self.denied if denied.drill == drill), ())
+
+    def with_names(self, names: Iterable[SiteName]) -> SiteMark:
+        """Return the mark with more names; of one that it has, with all members of both."""
+        known = {name.name: set(name.drills) for name in self.names}
+        for name in names:
+            known.setdefault(name.name, set()).update(name.drills)
+        merged = (SiteName(name, tuple(sorted(known[name]))) for name in sorted(known))
+        return replace(self, names=tuple(merged))
 
     def leave_out(self, drills: Iterable[str]) -> SiteMark:
         """Return the mark with more members left out."""
@@ -94,6 +112,7 @@ def merge_marks(marks: Iterable[SiteMark]) -> SiteMark:
     merged = known[0]
     for denied in (denied for mark in known for denied in mark.denied):
         merged = merged.deny(denied.drill, denied.topics)
+    merged = merged.with_names(name for mark in known for name in mark.names)
     return replace(
         merged,
         members=tuple(members[drill] for drill in sorted(members)),

@@ -50,12 +50,14 @@ class SiteSelection:
         cluster: id of the cluster that is left.
         members: the pipelines, in the order of their names.
         unknown: files that may be members: they are left out only by a typed choice.
+        staying: all files that it does not move and whose source is the cluster, or not known.
     """
 
     name: str
     cluster: str
     members: tuple[SiteFile, ...]
     unknown: tuple[SiteFile, ...] = ()
+    staying: tuple[SiteFile, ...] = ()
 
 
 def select_site(
@@ -90,7 +92,8 @@ def select_site(
         )
     _refuse_twice(members)
     _refuse_two_targets(members)
-    return SiteSelection(name, cluster, members, unknown)
+    staying = tuple(f for f in files if f.source_id in ("", cluster) and f not in members)
+    return SiteSelection(name, cluster, members, unknown, staying)
 
 
 def _find_cluster(known: Sequence[SiteFile], wanted: str) -> tuple[str, str]:

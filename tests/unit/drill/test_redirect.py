@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.drill.client_name import ask_name
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
+from k2ktui.drill.peers import ALONE
 from k2ktui.drill.phases import redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill.dns import Standing
@@ -43,7 +43,7 @@ class FakeHost:
     """A session of a host, without clusters."""
 
     files = ("orders.yaml",)
-    peers = SimpleNamespace(idle=nullcontext)
+    peers = ALONE
 
     def __init__(self, section: DrillRedirect | None, kind: DrillKind = PLANNED) -> None:
         self.set(section)

@@ -29,27 +29,25 @@ def test_every_address_has_to_answer_as_the_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "fence", "some", "roles", "in_site", "why"),
+    ("kind", "fence", "some", "roles", "why"),
     [
-        (PLANNED, Fence.HAND, "", (), False, ""),
-        (PLANNED, Fence.CUT_OFF, "", BOTH, False, ""),
-        (DISASTER, Fence.HAND, "", BOTH, False, ""),
-        (DISASTER, Fence.HAND, "", ("redirect",), False, ""),
-        (REHEARSE, Fence.HAND, "", BOTH, True, ""),
-        (PLANNED, Fence.HAND, "a", BOTH, False, ""),
-        (PLANNED, Fence.CUT_OFF, "", (), False, "has no drill.redirect"),
-        (PLANNED, Fence.CUT_OFF, "a", BOTH, False, "cuts no clients off"),
-        (PLANNED, Fence.HAND, "", BOTH, False, "no running client follows it"),
-        (DrillKind.FAILBACK, Fence.ACL, "", BOTH, False, "no running client follows it"),
-        (PLANNED, Fence.CUT_OFF, "", ("redirect",), False, "cannot cut clients off"),
-        (PLANNED, Fence.CUT_OFF, "", BOTH, True, "a site drill moves no names"),
-        (DISASTER, Fence.HAND, "", BOTH, True, "a site drill moves no names"),
+        (PLANNED, Fence.HAND, "", (), ""),
+        (PLANNED, Fence.CUT_OFF, "", BOTH, ""),
+        (DISASTER, Fence.HAND, "", BOTH, ""),
+        (DISASTER, Fence.HAND, "", ("redirect",), ""),
+        (REHEARSE, Fence.HAND, "", BOTH, ""),
+        (PLANNED, Fence.HAND, "a", BOTH, ""),
+        (PLANNED, Fence.CUT_OFF, "", (), "has no drill.redirect"),
+        (PLANNED, Fence.CUT_OFF, "a", BOTH, "cuts no clients off"),
+        (PLANNED, Fence.HAND, "", BOTH, "no running client follows it"),
+        (DrillKind.FAILBACK, Fence.ACL, "", BOTH, "no running client follows it"),
+        (PLANNED, Fence.CUT_OFF, "", ("redirect",), "cannot cut clients off"),
     ],
 )
 def test_which_drills_may_move_a_name(
-    kind: DrillKind, fence: Fence, some: str, roles: tuple[str, ...], in_site: bool, why: str
+    kind: DrillKind, fence: Fence, some: str, roles: tuple[str, ...], why: str
 ) -> None:
-    said, hint = explain_refusal(kind, fence, some, roles, in_site=in_site)
+    said, hint = explain_refusal(kind, fence, some, roles)
     assert why in said and bool(said) is bool(why) is bool(hint)
 
 

@@ -1,0 +1,250 @@
+"""Clients of several pipelines follow the name that they share, in site drills on real clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.runner import RUNS
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.hooks import HookRole, HookStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, ResumeOptions
+from k2ktui.engine.drill.site import MemberStatus, SiteDrill
+from k2ktui.errors import Refused
+from k2ktui.site.operations import abort_site, list_sites, resume_site, verify_site
+from k2ktui.site.report import name_rows
+from tests.brokers.drill.test_redirect import CUT_OFF, Followed, read_committed
+from tests.brokers.drill.test_resume import QUICKLY
+from tests.brokers.drill.test_site import fail_for
+from tests.support.clusters.haproxy import Front, FrontedNode, fronted
+from tests.support.clusters.kafka import eventually, read_all
+from tests.support.commands.cli import k2ktui
+from tests.support.drill.runs import check_of, kill_at
+from tests.support.drill.sites import Site, SiteYes
+
+pytestmark = pytest.mark.slow
+_OLD, _NEW = 40, 20
+_BACK = {"name/east": "ready", "east-1/east": "ready", "name/west": "maint", "west-1/west": "maint"}
+_MOVED = {
+    "name/east": "maint",
+    "east-1/east": "maint",
+    "name/west": "ready",
+    "west-1/west": "ready",
+}
+
+
+@pytest.fixture(scope="module")
+def lab(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
+    with fronted(tmp_path_factory.mktemp("fronted")) as running:
+        yield running
+
+
+class Shared:
+    """Two pipelines from east to west whose clients have one name."""
+
+    def __init__(self, directory: Path, lab: tuple[FrontedNode, FrontedNode, Front]) -> None:
+        self.east, self.west, self.front = lab
+        self.front.reset()
+        self.site = Site(directory)
+        self.pairs: list[Followed] = []
+        for _ in range(2):
+            pair = Followed(directory, self.east, self.west, front=self.front)
+            pair.copied.put_run()
+            self.site.pairs.append(pair)
+            self.pairs.append(pair)
+        self.pairs.sort(key=lambda pair: pair.copied.name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the pipelines, in their order."""
+        return [pair.copied.name for pair in self.pairs]
+
+    def consume(self) -> None:
+        """Let a group of each read and commit all on the source."""
+        for pair in self.pairs:
+            pair.clients.consume()
+            at = pair.topics[0], 0
+            eventually(
+                lambda pair=pair, at=at: read_committed(pair).get(at) == _OLD,
+                "the group has read and committed all on the source",
+            )
+
+    def start(self, operator: SiteYes | None = None) -> SiteDrill:
+        """Begin a planned site drill."""
+        return self.site.start(DrillKind.PLANNED, self.east.cluster_id, operator, CUT_OFF)
+
+    def read(self) -> SiteDrill:
+        """Return the only site drill as its records are."""
+        ((drill,), _) = list_sites(self.site.files)
+        return drill
+
+    def close(self) -> None:
+        """End the clients."""
+        for pair in self.pairs:
+            pair.clients.close()
+
+
+@pytest.fixture
+def shared(tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]) -> Iterator[Shared]:
+    made = Shared(tmp_path / "pipelines", lab)
+    yield made
+    made.close()
+
+
+def count_runs(site: SiteDrill, text: str) -> int:
+    """Return how many journal entries of all members begin so."""
+    return sum(event.text.startswith(text) for drill in site.drills for event in drill.events)
+
+
+def parts(drill: Drill) -> list[tuple[HookRole, int, HookStatus]]:
+    """Return what a member has recorded of its cut-off and its redirect."""
+    return [(hook.role, hook.attempts, hook.status) for hook in drill.hooks]
+
+
+def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> None:
+    shared.consume()
+    pairs, name = shared.pairs, shared.front.name.address
+
+    class Writes(SiteYes):
+        def ask(self, question: object) -> bool:
+            if getattr(question, "step", "") == DrillPhase.OPEN_TARGET:
+                for pair in pairs:
+                    pair.clients.write(range(_OLD, _OLD + _NEW))
+            return super().ask(question)  # type: ignore[arg-type]
+
+    operator = Writes()
+    drill = shared.start(operator)
+    assert drill.status is DrillStatus.DONE, drill
+    for pair in shared.pairs:
+        pair.clients.flush()
+        eventually(
+            lambda pair=pair: len(pair.clients.read) == _OLD + _NEW, "the group has read all"
+        )
+    shared.close()
+    for pair in shared.pairs:
+        clients = pair.clients
+        assert (clients.acknowledged, clients.failed, clients.fatal) == (_OLD + _NEW, [], [])
+        assert set(clients.read.values()) == {1}, "nothing was read again"
+        values = Counter(got.value for got in read_all(shared.west, pair.topics[0]))
+        assert {value: values[value] for value in clients.read} == dict.fromkeys(clients.read, 1)
+    assert shared.front.states == _MOVED
+    assert count_runs(drill, "about to run the cut-off") == 1
+    assert count_runs(drill, "about to run the redirect") == 1
+    first, second = drill.drills
+    done = HookStatus.DONE
+    assert parts(first) == [(HookRole.CUT_OFF, 1, done), (HookRole.REDIRECT, 1, done)]
+    assert parts(second) == [(HookRole.CUT_OFF, 1, done), (HookRole.REDIRECT, 0, done)]
+    assert first.hooks[0].addresses == second.hooks[0].addresses != ()
+    # The topics and groups of the other member are no clients outside of the drill.
+    for own in drill.drills:
+        assert check_of(own, "D52").outcome is DrillCheckOutcome.PASS, check_of(own, "D52")
+    for question in operator.questions:
+        if question.step in (DrillPhase.FENCE_PRODUCERS, DrillPhase.OPEN_TARGET, "redirect"):
+            assert any("Shared with" in line for line in question.lines), question
+    assert name_rows(drill) == [
+        {"name": name, "pipelines": shared.names, "place": "moved to the target"}
+    ]
+    assert verify_site(shared.site.files, drill.id) == []
+
+
+def test_a_name_stays_while_a_member_that_shares_it_is_held_or_left_out(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, failing = shared.names
+    with monkeypatch.context() as patch:
+        patch.setitem(RUNS, DrillPhase.LAG, fail_for(failing, RUNS[DrillPhase.LAG]))
+        with pytest.raises(Refused, match="leaving pipelines out was not confirmed"):
+            shared.start(SiteYes(frozenset({_leave_out()})))
+        drill = shared.read()
+        record = drill.drills[0].record(DrillPhase.FENCE_PRODUCERS)
+        assert record.status is PhaseStatus.FAILED
+        name = shared.front.name.address
+        assert record.live == (
+            f"clients are not cut off: the name {name} is shared with {failing} (held)"
+        )
+        assert shared.front.states == _BACK
+    # Cut off, one fails before its target is open: the other one is not opened, too.
+    with monkeypatch.context() as patch:
+        patch.setitem(RUNS, DrillPhase.OPEN_TARGET, fail_for(failing, RUNS[DrillPhase.OPEN_TARGET]))
+        drill = resume_site(shared.site.actor(), drill.id)
+    assert [state.status for state in drill.members] == [MemberStatus.HELD, MemberStatus.HELD]
+    record = drill.drills[0].record(DrillPhase.OPEN_TARGET)
+    assert record.findings[0].startswith(f"the name {name} is shared with {failing} (held). ")
+    assert all(own.figures.opened_ms is None for own in drill.drills)
+    assert "not moved while" in name_rows(drill)[0]["place"]
+    # Left out, its abort opens the way for all, and the name never moves.
+    how = ResumeOptions(left_out=[failing])
+    drill = resume_site(shared.site.actor(), drill.id, how)
+    assert [state.status for state in drill.members] == [MemberStatus.HELD, MemberStatus.LEFT_OUT]
+    record = drill.drills[0].record(DrillPhase.OPEN_TARGET)
+    assert f"leave {kept} out, too" in record.findings[0]
+    assert shared.front.states == _BACK
+    drill = abort_site(shared.site.actor(), drill.id)
+    assert drill.status is DrillStatus.ABORTED
+    assert count_runs(drill, "about to undo the cut-off") == 1
+    assert shared.front.states == _BACK
+
+
+def _leave_out() -> object:
+    from k2ktui.drill.operator import QuestionKind
+
+    return QuestionKind.LEAVE_OUT
+
+
+def test_killed_beside_its_commands_a_shared_name_moves_once(
+    shared: Shared, tmp_path: Path
+) -> None:
+    action: tuple[str, ...] = "planned", "--from", shared.east.cluster_id, *QUICKLY
+    action = *action, "--fence", "cutoff"
+    states = []
+    for step in (
+        "drill-fence-producers-begun",
+        "drill-hook-begun",
+        "drill-hook-ended",
+        "drill-open-target-ended",
+        "drill-redirect-begun",
+        "drill-hook-ended",
+    ):
+        arguments = "-d", shared.site.directory, "--yes-to", "all"
+        kill_at(step, tmp_path / f"crash-{len(states)}", "drill", *action, *arguments)
+        states.append(shared.front.states)
+        drill = shared.read()
+        action = "resume", drill.id
+    cut = dict.fromkeys(_BACK, "maint")
+    assert states == [_BACK, _BACK, cut, cut, cut, _MOVED]
+    drill = resume_site(shared.site.actor(), drill.id)
+    assert drill.status is DrillStatus.DONE, drill
+    assert shared.front.states == _MOVED
+    # The end of the first redirect is not known: the name is looked at, and leads to the target.
+    assert count_runs(drill, "about to run the redirect") == 1
+    first, second = drill.drills
+    assert first.hooks[1].result == "not run: the name leads to the target"
+    assert second.hooks[1].attempts == 0
+
+
+def test_what_the_files_must_say(
+    shared: Shared, lab: tuple[FrontedNode, FrontedNode, Front]
+) -> None:
+    first, second = shared.names
+    begin = "drill", "planned", "-d", shared.site.directory, "--from", shared.east.cluster_id
+    done = k2ktui(*begin, "--fence", "cutoff", "--dry-run")
+    name = shared.front.name.address
+    assert (
+        f"Name {name} of {first}, {second}: moves once the targets of all are open" in done.stderr
+    )
+    done = k2ktui(*begin, "--fence", "cutoff", "--only", first, code=5)
+    assert f"{first} and {second} share the clients' name {name}" in done.stderr
+    assert f"{second} is not moved" in done.stderr
+    done = k2ktui(*begin, code=5)
+    assert f"{first}: drill.redirect moves a name" in done.stderr
+    file = shared.pairs[1].file
+    text = file.read_text()
+    file.write_text(text.replace("haproxy:", "timeout: 7 seconds\n    haproxy:"))
+    done = k2ktui(*begin, "--fence", "cutoff", code=5)
+    assert "and their drill.redirect differs" in done.stderr
+    assert list_sites(shared.site.files)[0] == []
