@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.hooks import HookRecord, HookRole, HookStatus
-from k2ktui.engine.drill.model import DrillStatus
+from k2ktui.engine.drill.model import DrillStatus, PhaseStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill
 from k2ktui.engine.drill.site_mark import SiteName
 from k2ktui.errors import Refused
@@ -147,28 +147,41 @@ def find_turn(site: SiteDrill, drill_id: str, phase: DrillPhase) -> NameTurn:
     if not others:
         return ALONE_TURN
     role = HookRole.REDIRECT if phase is DrillPhase.REDIRECT else HookRole.CUT_OFF
-    leads = drill_id < min(other.member.drill for other in others)
-    if not leads:
-        record = _find_part(others[0], role)
-        if record is not None and record.status is HookStatus.DONE:
-            why = f"{safe_text(others[0].pipeline)} has run it, which shares the name"
-            return NameTurn(Turn.FOLLOW, why, record.addresses, leads=False)
+    first = others[0]
+    leads = drill_id < first.member.drill
+    if not leads and (record := _find_done(first, role)) is not None:
+        why = f"{safe_text(first.pipeline)} has run it, which shares the name"
+        return NameTurn(Turn.FOLLOW, why, record.addresses, leads=False)
     if why := _explain_stay(site, drill_id, others, opened_is_enough=role is HookRole.REDIRECT):
         return NameTurn(Turn.HOLD, why, leads=leads)
-    if not leads and not others[0].acting:
-        why = f"{safe_text(others[0].pipeline)} is held, which runs it for all that share the name"
-        return NameTurn(Turn.HOLD, why, leads=False)
-    if not leads:
-        why = (
-            f"waits for {safe_text(others[0].pipeline)}, which runs it for all that share the name"
-        )
-        return NameTurn(Turn.WAIT, why, leads=False)
-    missing = [other.pipeline for other in others if not _has_come(other, role)]
+    return _lead(others, role, phase) if leads else _follow(first, phase)
+
+
+def _follow(first: MemberState, phase: DrillPhase) -> NameTurn:
+    """Return what a member does whose name another one moves that has not done it."""
+    name = f"{safe_text(first.pipeline)}, which runs it for all that share the name"
+    if not first.acting or _has_passed(first, phase):
+        return NameTurn(Turn.HOLD, f"not done by {name}", leads=False)
+    return NameTurn(Turn.WAIT, f"waits for {name}", leads=False)
+
+
+def _lead(others: Sequence[MemberState], role: HookRole, phase: DrillPhase) -> NameTurn:
+    """Return what the member does that moves the name for the others, too."""
+    missing = [
+        other.pipeline
+        for other in others
+        if not (_has_come(other, role) or _has_passed(other, phase))
+    ]
     if missing:
         at = DrillPhase.OPEN_TARGET if role is HookRole.REDIRECT else phase
         why = f"waits for {at} of {list_names(missing, _NAMED)}, which shares the name"
         return NameTurn(Turn.WAIT, why)
     return NameTurn(Turn.ACT, f"for {_names(others)}, too")
+
+
+def _has_passed(member: MemberState, phase: DrillPhase) -> bool:
+    """Return whether a member has gone on; without the source, a cut-off that fails stops none."""
+    return member.drill is not None and member.drill.record(phase).status is PhaseStatus.DONE
 
 
 def _has_come(member: MemberState, role: HookRole) -> bool:
@@ -185,6 +198,11 @@ def _has_come(member: MemberState, role: HookRole) -> bool:
 def _find_part(member: MemberState, role: HookRole) -> HookRecord | None:
     hooks = member.drill.hooks if member.drill is not None else ()
     return next((record for record in hooks if record.role is role), None)
+
+
+def _find_done(member: MemberState, role: HookRole) -> HookRecord | None:
+    record = _find_part(member, role)
+    return record if record is not None and record.status is HookStatus.DONE else None
 
 
 def _has_opened(member: MemberState) -> bool:
@@ -274,17 +292,15 @@ def describe_place(site: SiteDrill, name: SiteName) -> str:
     """Return where a name is, and when it moves; safe to print."""
     members = list_users(site, name)
     when = "the targets of all are open" if len(members) > 1 else "its target is open"
-    parts = [_find_part(member, HookRole.REDIRECT) for member in members]
-    if any(record is not None and record.status is HookStatus.DONE for record in parts):
+    if any(_find_done(member, HookRole.REDIRECT) for member in members):
         return "moved to the target"
     back = [member for member in members if _is_back(member)]
     if back:
-        return f"not moved: {_names(back)} was left out or aborted"
+        return f"not moved; left out or aborted: {_names(back)}"
     held = [member for member in members if member.status is MemberStatus.HELD]
     if held:
-        return f"not moved while {_names(held)} is held"
-    cuts = [_find_part(member, HookRole.CUT_OFF) for member in members]
-    is_cut = any(record is not None and record.status is HookStatus.DONE for record in cuts)
+        return f"not moved; held: {_names(held)}"
+    is_cut = any(_find_done(member, HookRole.CUT_OFF) for member in members)
     return f"clients are cut off; moves once {when}" if is_cut else f"moves once {when}"
 
 

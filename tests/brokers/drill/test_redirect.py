@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -219,21 +218,11 @@ def test_a_redirect_that_fails_is_repeated_and_printed(
     east, west, front = lab
     front.reset()
 
-    def send(*servers: str, state: str) -> list[str]:
-        lines = [f"set server {server} state {state}" for server in servers]
-        lines += [f"shutdown sessions server {server}" for server in servers]
-        code = "from k2ktui.drill.haproxy import ask_proxy\n" + "\n".join(
-            f"ask_proxy({str(front.socket)!r}, {line!r})" for line in lines
-        )
-        return [sys.executable, "-c", code]
-
     ready, name = tmp_path / "ready", front.name.address
-    move = shlex.join(send(*front.TARGET, state="ready"))
+    move = shlex.join(front.send(*front.TARGET, state="ready"))
     section = {
-        "name": name,
+        **front.commands[0],
         "command": sh(f"test -e {ready} || exit 3; {move}"),
-        "cut": send(*front.SOURCE, state="maint"),
-        "restore": send(*front.SOURCE, state="ready"),
         "hosts": [sh("echo unreachable")],
     }
     pair = Pair(tmp_path, east, west, {"drill": {"redirect": section}}, letters="a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookRole, HookStatus
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, ResumeOptions
 from k2ktui.engine.drill.site import MemberStatus, SiteDrill
-from k2ktui.errors import Refused
 from k2ktui.site.operations import abort_site, list_sites, resume_site, verify_site
 from k2ktui.site.report import name_rows
 from tests.brokers.drill.test_redirect import CUT_OFF, Followed, read_committed
@@ -68,10 +68,8 @@ class Shared:
         """Let a group of each read and commit all on the source."""
         for pair in self.pairs:
             pair.clients.consume()
-            at = pair.topics[0], 0
             eventually(
-                lambda pair=pair, at=at: read_committed(pair).get(at) == _OLD,
-                "the group has read and committed all on the source",
+                partial(_has_committed, pair), "the group has read and committed all on the source"
             )
 
     def start(self, operator: SiteYes | None = None) -> SiteDrill:
@@ -87,6 +85,14 @@ class Shared:
         """End the clients."""
         for pair in self.pairs:
             pair.clients.close()
+
+
+def _has_committed(pair: Followed) -> bool:
+    return read_committed(pair).get((pair.topics[0], 0)) == _OLD
+
+
+def _has_read_all(pair: Followed) -> bool:
+    return len(pair.clients.read) == _OLD + _NEW
 
 
 @pytest.fixture
@@ -122,9 +128,7 @@ def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> Non
     assert drill.status is DrillStatus.DONE, drill
     for pair in shared.pairs:
         pair.clients.flush()
-        eventually(
-            lambda pair=pair: len(pair.clients.read) == _OLD + _NEW, "the group has read all"
-        )
+        eventually(partial(_has_read_all, pair), "the group has read all")
     shared.close()
     for pair in shared.pairs:
         clients = pair.clients
@@ -158,9 +162,7 @@ def test_a_name_stays_while_a_member_that_shares_it_is_held_or_left_out(
     kept, failing = shared.names
     with monkeypatch.context() as patch:
         patch.setitem(RUNS, DrillPhase.LAG, fail_for(failing, RUNS[DrillPhase.LAG]))
-        with pytest.raises(Refused, match="leaving pipelines out was not confirmed"):
-            shared.start(SiteYes(frozenset({_leave_out()})))
-        drill = shared.read()
+        drill = shared.start()
         record = drill.drills[0].record(DrillPhase.FENCE_PRODUCERS)
         assert record.status is PhaseStatus.FAILED
         name = shared.front.name.address
@@ -176,7 +178,7 @@ def test_a_name_stays_while_a_member_that_shares_it_is_held_or_left_out(
     record = drill.drills[0].record(DrillPhase.OPEN_TARGET)
     assert record.findings[0].startswith(f"the name {name} is shared with {failing} (held). ")
     assert all(own.figures.opened_ms is None for own in drill.drills)
-    assert "not moved while" in name_rows(drill)[0]["place"]
+    assert "not moved; held: " in name_rows(drill)[0]["place"]
     # Left out, its abort opens the way for all, and the name never moves.
     how = ResumeOptions(left_out=[failing])
     drill = resume_site(shared.site.actor(), drill.id, how)
@@ -190,18 +192,12 @@ def test_a_name_stays_while_a_member_that_shares_it_is_held_or_left_out(
     assert shared.front.states == _BACK
 
 
-def _leave_out() -> object:
-    from k2ktui.drill.operator import QuestionKind
-
-    return QuestionKind.LEAVE_OUT
-
-
 def test_killed_beside_its_commands_a_shared_name_moves_once(
     shared: Shared, tmp_path: Path
 ) -> None:
     action: tuple[str, ...] = "planned", "--from", shared.east.cluster_id, *QUICKLY
     action = *action, "--fence", "cutoff"
-    states = []
+    states: list[dict[str, str]] = []
     for step in (
         "drill-fence-producers-begun",
         "drill-hook-begun",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,40 @@ class Front:
     @property
     def section(self) -> dict[str, object]:
         """``drill.redirect`` of a pipeline from east to west."""
-        proxy = {
-            "socket": str(self.socket),
-            "source": list(self.SOURCE),
-            "target": list(self.TARGET),
-        }
+        return self._section(self.SOURCE, self.TARGET)
+
+    @property
+    def section_back(self) -> dict[str, object]:
+        """``drill.redirect`` of a pipeline from west to east."""
+        return self._section(self.TARGET, self.SOURCE)
+
+    def _section(self, source: Sequence[str], target: Sequence[str]) -> dict[str, object]:
+        proxy = {"socket": str(self.socket), "source": list(source), "target": list(target)}
         return {"name": self.name.address, "haproxy": proxy}
+
+    @property
+    def commands(self) -> tuple[dict[str, object], dict[str, object]]:
+        """The sections of both directions with commands instead of ``haproxy``."""
+        return self._by_commands(self.SOURCE, self.TARGET), self._by_commands(
+            self.TARGET, self.SOURCE
+        )
+
+    def _by_commands(self, source: Sequence[str], target: Sequence[str]) -> dict[str, object]:
+        return {
+            "name": self.name.address,
+            "command": self.send(*target, state="ready"),
+            "cut": self.send(*source, state="maint"),
+            "restore": self.send(*source, state="ready"),
+        }
+
+    def send(self, *servers: str, state: str) -> list[str]:
+        """Return a command that sets servers to a state, and ends their sessions."""
+        lines = [f"set server {server} state {state}" for server in servers]
+        lines += [f"shutdown sessions server {server}" for server in servers]
+        code = "from k2ktui.drill.haproxy import ask_proxy\n" + "\n".join(
+            f"ask_proxy({str(self.socket)!r}, {line!r})" for line in lines
+        )
+        return [sys.executable, "-c", code]
 
     def close(self) -> None:
         """End HAProxy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.hooks import Hook, HookRecord, HookRole, HookStatus, new_record
-from k2ktui.engine.drill.model import Drill, DrillFigures, DrillStatus
+from k2ktui.engine.drill.model import Drill, DrillFigures, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.site import MemberState, SiteDrill, gather_site
 from k2ktui.engine.drill.site_mark import SiteMark, SiteName, member_drill_id, merge_marks
 from k2ktui.engine.drill.site_names import (
@@ -66,7 +66,7 @@ def member(
     return drill(number, 0, DrillKind.PLANNED, whole, **fields)
 
 
-def site_of(*drills: Drill, idle: Sequence[int] = ()) -> SiteDrill:
+def site_of(*drills: Drill, idle: Collection[int] = ()) -> SiteDrill:
     """Return the site drill of members on all of which a process acts, but on some."""
     acting = [one.id for n, one in enumerate(drills) if n not in idle and not one.is_over]
     return gather_site(drills, {}, acting)
@@ -180,6 +180,17 @@ def test_the_first_one_cuts_off_when_all_have_recorded_it() -> None:
     assert turn(site, 1).turn is Turn.FOLLOW and turn(site, 1).addresses == ("east-1:1",)
 
 
+def test_a_cut_off_that_failed_without_the_source_is_not_waited_for() -> None:
+    """The others go on, too: the question before the target is opened says what is not proven."""
+    whole, failed = named(2, 0, 1), HookStatus.FAILED
+    first = member(0, whole, cut=failed)
+    site = site_of(first, member(1, whole, cut=HookStatus.RUNNING))
+    assert turn(site, 1).turn is Turn.WAIT
+    went_on = first.with_phase(replace(first.record(FENCE), status=PhaseStatus.DONE))
+    site = site_of(went_on, member(1, whole, cut=HookStatus.RUNNING))
+    assert turn(site, 1).turn is Turn.HOLD
+
+
 def test_a_name_moves_when_all_are_open_and_the_others_look() -> None:
     whole, done = named(2, 0, 1), HookStatus.DONE
     site = site_of(member(0, whole, opened=True), member(1, whole))
@@ -191,6 +202,7 @@ def test_a_name_moves_when_all_are_open_and_the_others_look() -> None:
     # Its command has failed: the others do not wait for it in vain.
     site = site_of(member(0, whole, opened=True), member(1, whole, opened=True), idle=[0])
     assert turn(site, 1, REDIRECT).turn is Turn.HOLD
+    assert turn(site, 1, REDIRECT).why.startswith("not done by p0, which runs it")
     site = site_of(member(0, whole, opened=True, moved=done), member(1, whole, opened=True))
     assert turn(site, 1, REDIRECT).turn is Turn.FOLLOW
     assert describe_name(site, whole.names[0]) == f"Name {NAME} of p0, p1: moved to the target"
