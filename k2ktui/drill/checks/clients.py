@@ -156,8 +156,8 @@ def check_producer_ids(context: CheckContext) -> CheckFinding:
         f"{len(both):,} of {counted(follow, 'producer id')} of the source known on the target",
         both,
         "Restart these producers once they are cut off, so that they get new ids; otherwise the "
-        "target may acknowledge records that it does not write. Then, or at that risk: --accept "
-        "D53.",
+        "target may end them with an error, as on a way back, or acknowledge records that it does "
+        "not write. Then, or at that risk: --accept D53.",
         sorted(unread),
         bad_after=": ",
     )

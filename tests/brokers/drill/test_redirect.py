@@ -60,14 +60,15 @@ _OLD, _NEW = 40, 20
 
 
 class Clients:
-    """An idempotent producer and a member of a group that only know the name."""
+    """A producer and a member of a group that only know the name."""
 
-    def __init__(self, name: str, topic: str, group: str) -> None:
+    def __init__(self, name: str, topic: str, group: str, *, idempotent: bool = True) -> None:
         self.topic, self.acknowledged, self.failed = topic, 0, list[str]()
         self.read: Counter[bytes] = Counter()
         self.fatal: list[str] = []
         common = {"bootstrap.servers": name, "log_level": 0, "error_cb": self._note}
-        self._producer = Producer({**common, "enable.idempotence": True})
+        self._settings = {**common, "enable.idempotence": idempotent}
+        self._producer = Producer(self._settings)
         self._consumer = Consumer(
             {
                 **common,
@@ -83,6 +84,11 @@ class Clients:
     def _note(self, error: object) -> None:
         if getattr(error, "fatal", bool)():
             self.fatal.append(str(error))
+
+    def restart_producer(self) -> None:
+        """Let another producer take over, once all is acknowledged."""
+        self.flush()
+        self._producer = Producer(self._settings)
 
     def write(self, values: range) -> None:
         """Hand records to the producer, which delivers them when it can."""

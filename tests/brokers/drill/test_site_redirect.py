@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from k2ktui.drill.operator import Question
 from k2ktui.drill.runner import RUNS
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import HookRole, HookStatus
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, ResumeOptions
 from k2ktui.engine.drill.site import MemberStatus, SiteDrill
+from k2ktui.runtime.ports import HeldPort
 from k2ktui.site.operations import abort_site, list_sites, resume_site, verify_site
 from k2ktui.site.report import name_rows
 from tests.brokers.drill.test_redirect import CUT_OFF, Followed, read_committed
 from tests.brokers.drill.test_resume import QUICKLY
 from tests.brokers.drill.test_site import fail_for
 from tests.support.clusters.haproxy import Front, FrontedNode, fronted
-from tests.support.clusters.kafka import eventually, read_all
+from tests.support.clusters.kafka import START_S, eventually, read_all
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.runs import check_of, kill_at
 from tests.support.drill.sites import Site, SiteYes
@@ -45,15 +52,17 @@ def lab(
 
 
 class Shared:
-    """Two pipelines from east to west whose clients have one name."""
+    """Two pipelines from east to west whose clients have one name, or one each."""
 
-    def __init__(self, directory: Path, lab: tuple[FrontedNode, FrontedNode, Front]) -> None:
-        self.east, self.west, self.front = lab
-        self.front.reset()
+    def __init__(
+        self, directory: Path, east: FrontedNode, west: FrontedNode, *fronts: Front
+    ) -> None:
+        self.east, self.west, self.front = east, west, fronts[0]
         self.site = Site(directory)
         self.pairs: list[Followed] = []
-        for _ in range(2):
-            pair = Followed(directory, self.east, self.west, front=self.front)
+        for front in fronts:
+            front.reset()
+            pair = Followed(directory, east, west, front=front)
             pair.copied.put_run()
             self.site.pairs.append(pair)
             self.pairs.append(pair)
@@ -97,9 +106,58 @@ def _has_read_all(pair: Followed) -> bool:
 
 @pytest.fixture
 def shared(tmp_path: Path, lab: tuple[FrontedNode, FrontedNode, Front]) -> Iterator[Shared]:
-    made = Shared(tmp_path / "pipelines", lab)
+    east, west, front = lab
+    made = Shared(tmp_path / "pipelines", east, west, front, front)
     yield made
     made.close()
+
+
+_SECOND = "SECOND"
+
+
+class TwoWays(FrontedNode):
+    """A node whose clients can come by two names, each with addresses of its own."""
+
+    def __init__(self, name: str, data_dir: Path) -> None:
+        super().__init__(name, data_dir)
+        self._protocols[_SECOND] = "PLAINTEXT"
+        self.second = HeldPort()
+
+    def _settings(self) -> dict[str, str]:
+        settings = super()._settings()
+        settings["advertised.listeners"] = settings["advertised.listeners"].replace(
+            self.address(_SECOND), self.second.address
+        )
+        return settings
+
+    @property
+    def by_second(self) -> Any:
+        """The node as a front takes it, by its second way."""
+        return SimpleNamespace(way=self.second, address=lambda _: self.address(_SECOND))
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[Shared]:
+    """Two pipelines whose clients have a name each."""
+    if shutil.which("haproxy") is None:
+        pytest.skip("haproxy is not installed (Debian: haproxy)")
+    with ExitStack() as stack:
+        nodes = [TwoWays(name, tmp_path / name) for name in ("east", "west")]
+        for node in nodes:
+            for port in (node.way, node.second):
+                stack.callback(port.close)
+            stack.callback(node.close)
+            node.start(START_S)
+        east, west = nodes
+        fronts = [
+            Front(tmp_path / "first", east, west),
+            Front(tmp_path / "second", east.by_second, west.by_second),
+        ]
+        for front in fronts:
+            stack.callback(front.close)
+        made = Shared(tmp_path / "pipelines", east, west, *fronts)
+        stack.callback(made.close)
+        yield made
 
 
 def count_runs(site: SiteDrill, text: str) -> int:
@@ -112,18 +170,23 @@ def parts(drill: Drill) -> list[tuple[HookRole, int, HookStatus]]:
     return [(hook.role, hook.attempts, hook.status) for hook in drill.hooks]
 
 
-def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> None:
+@dataclass
+class Writes(SiteYes):
+    """An operator whose clients write while they are cut off."""
+
+    pairs: Sequence[Followed] = ()
+
+    def ask(self, question: Question) -> bool:
+        """Write before the targets are opened."""
+        if question.step == DrillPhase.OPEN_TARGET:
+            for pair in self.pairs:
+                pair.clients.write(range(_OLD, _OLD + _NEW))
+        return super().ask(question)
+
+
+def move_with_clients(shared: Shared, operator: Writes) -> SiteDrill:
+    """Run a planned site drill, and prove what clients have written and read, without a restart."""
     shared.consume()
-    pairs, name = shared.pairs, shared.front.name.address
-
-    class Writes(SiteYes):
-        def ask(self, question: object) -> bool:
-            if getattr(question, "step", "") == DrillPhase.OPEN_TARGET:
-                for pair in pairs:
-                    pair.clients.write(range(_OLD, _OLD + _NEW))
-            return super().ask(question)  # type: ignore[arg-type]
-
-    operator = Writes()
     drill = shared.start(operator)
     assert drill.status is DrillStatus.DONE, drill
     for pair in shared.pairs:
@@ -136,7 +199,27 @@ def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> Non
         assert set(clients.read.values()) == {1}, "nothing was read again"
         values = Counter(got.value for got in read_all(shared.west, pair.topics[0]))
         assert {value: values[value] for value in clients.read} == dict.fromkeys(clients.read, 1)
-    assert shared.front.states == _MOVED
+        assert pair.front.states == _MOVED
+    # The topics and groups of the other member are no clients outside of the drill.
+    for own in drill.drills:
+        assert check_of(own, "D52").outcome is DrillCheckOutcome.PASS, check_of(own, "D52")
+    assert verify_site(shared.site.files, drill.id) == []
+    return drill
+
+
+def test_each_name_of_its_own_moves_with_its_member(apart: Shared) -> None:
+    drill = move_with_clients(apart, Writes(pairs=apart.pairs))
+    for own in drill.drills:
+        done = HookStatus.DONE
+        assert parts(own) == [(HookRole.CUT_OFF, 1, done), (HookRole.REDIRECT, 1, done)]
+    assert {row["name"]: row["pipelines"] for row in name_rows(drill)} == {
+        pair.front.name.address: [pair.copied.name] for pair in apart.pairs
+    }
+
+
+def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> None:
+    name, operator = shared.front.name.address, Writes(pairs=shared.pairs)
+    drill = move_with_clients(shared, operator)
     assert count_runs(drill, "about to run the cut-off") == 1
     assert count_runs(drill, "about to run the redirect") == 1
     first, second = drill.drills
@@ -144,16 +227,12 @@ def test_a_shared_name_moves_once_and_nobody_is_restarted(shared: Shared) -> Non
     assert parts(first) == [(HookRole.CUT_OFF, 1, done), (HookRole.REDIRECT, 1, done)]
     assert parts(second) == [(HookRole.CUT_OFF, 1, done), (HookRole.REDIRECT, 0, done)]
     assert first.hooks[0].addresses == second.hooks[0].addresses != ()
-    # The topics and groups of the other member are no clients outside of the drill.
-    for own in drill.drills:
-        assert check_of(own, "D52").outcome is DrillCheckOutcome.PASS, check_of(own, "D52")
     for question in operator.questions:
         if question.step in (DrillPhase.FENCE_PRODUCERS, DrillPhase.OPEN_TARGET, "redirect"):
             assert any("Shared with" in line for line in question.lines), question
     assert name_rows(drill) == [
         {"name": name, "pipelines": shared.names, "place": "moved to the target"}
     ]
-    assert verify_site(shared.site.files, drill.id) == []
 
 
 def test_a_name_stays_while_a_member_that_shares_it_is_held_or_left_out(
