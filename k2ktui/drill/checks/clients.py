@@ -63,7 +63,9 @@ def check_name(context: CheckContext) -> CheckFinding:
     if context.expects_source:
         source = context.cluster_id("source")
         problem = explain_no_cluster(answers, source)
-        for config in () if problem else (context.config, *context.facts.others):
+        moving = (*context.facts.others, context.config)
+        by_address = {config.source.bootstrap_servers: config for config in moving}
+        for config in () if problem else by_address.values():
             if shared := find_shared(config, answers):
                 who = "the pipeline" if config is context.config else safe_text(config.name)
                 return fails(

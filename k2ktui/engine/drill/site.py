@@ -13,11 +13,11 @@ from enum import StrEnum
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import hook_step
 from k2ktui.engine.drill.model import (
-    PHASES,
     ChangeKind,
     Drill,
     DrillStatus,
     PhaseStatus,
+    phases_of,
 )
 from k2ktui.engine.drill.site_mark import SiteMark, SiteMember, merge_marks
 from k2ktui.engine.drill.steps import find_change, next_phase
@@ -275,7 +275,7 @@ def find_question(
     if not waiting:
         return None
     place: dict[str, int] = {}
-    for number, phase in enumerate(PHASES[kind]):
+    for number, phase in enumerate(phases_of(kind, redirects=True)):
         steps = (hook_step(phase, after=False), str(phase), hook_step(phase, after=True))
         place |= {step: 3 * number + nth for nth, step in enumerate(steps)}
     first = min(waiting.values(), key=lambda step: place.get(step, 0))

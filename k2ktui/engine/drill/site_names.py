@@ -240,10 +240,11 @@ def _is_back(member: MemberState) -> bool:
 def advise_stay(site: SiteDrill, drill_id: str) -> str:
     """Return what to do about a name that stays because of members that share it."""
     back = [other.pipeline for other in list_sharers(site, drill_id) if _is_back(other)]
+    if _has_opened(site.find(drill_id)):
+        first = "" if back else "Correct why they are held, and resume. Or move"
+        return f"{first or 'Move'} the name by hand, and resume: the drill looks where it leads."
     if not back:
         return "Correct why they are held, and resume; or abort the drill."
-    if _has_opened(site.find(drill_id)):
-        return "Move the name by hand, and resume: the drill then looks where it leads."
     name = safe_text(site.find(drill_id).pipeline)
     return f"The name never moves in this drill: leave {name} out, too (--leave-out)."
 

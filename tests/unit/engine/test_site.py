@@ -182,6 +182,11 @@ def test_a_question_waits_for_those_that_may_still_come_to_it() -> None:
     assert find_question(kind, {}, {"b": DrillPhase.VERIFY}) is None
     both = {"a": phase, "b": DrillPhase.FENCE_PRODUCERS}
     assert find_question(kind, both, {}) is DrillPhase.FENCE_PRODUCERS
+    # Whoever asks to move a name that others share would wait for them, and they for the answer.
+    name, opens = DrillPhase.REDIRECT, DrillPhase.OPEN_TARGET
+    assert find_question(kind, {"a": name}, {"b": opens}) is None
+    assert find_question(kind, {"a": name, "b": opens}, {}) is opens
+    assert find_question(kind, {"a": name}, {"b": DrillPhase.WATCH_CLIENTS}) is name
 
 
 def file(name: str, source: str, source_id: str, target_id: str, *topics: str) -> SiteFile:
