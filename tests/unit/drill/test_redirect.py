@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.drill.client_name import ask_name
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
-from k2ktui.drill.peers import ALONE
+from k2ktui.drill.peers import ALONE, _Alone
 from k2ktui.drill.phases import redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill.dns import Standing
@@ -162,6 +163,42 @@ def test_a_cut_off_of_another_file_is_restored_and_proven_at_each_address(
     host = host_of(None)
     assert undo(host, monkeypatch).status is HookStatus.KEPT
     assert list_kept_hooks(host)[0].endswith(": true")
+
+
+class Sharing(_Alone):
+    """The peers of a member whose name another one has, too."""
+
+    kept = ""
+
+    def fencing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def describe_sharing(self) -> str:
+        return "Shared with search"
+
+    def explain_kept_cut(self) -> str:
+        return self.kept
+
+
+def test_a_shared_cut_off_is_undone_by_the_first_that_goes_back(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays where the target of another one is open: its clients would leave that again."""
+    host = host_of(BOTH)
+    host.peers = Sharing()
+    answers.update({"kafka:1": "s", "old:1": "s"})
+    assert undo(host, monkeypatch).undo_result == "not run: clients reach the source again"
+    host = host_of(BOTH)
+    host.peers = Sharing()
+    del answers["old:1"]
+    monkeypatch.setattr(hooks, "_explain_not_restored", lambda *_: "")
+    assert undo(host, monkeypatch).undo_result == "exit code 0"
+    host = host_of(BOTH)
+    host.peers = Sharing()
+    host.peers.kept = "search shares the name, and its target is open"
+    record = undo(host, monkeypatch)
+    assert record.status is HookStatus.UNDONE
+    assert record.undo_result.startswith("not run, so clients stay cut off: search")
 
 
 def test_what_is_not_safe_was_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
