@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.brokers.drill.test_site import fail_for
 from tests.support.clusters.haproxy import Front, FrontedNode, fronted
 from tests.support.clusters.kafka import START_S, eventually, read_all
 from tests.support.commands.cli import k2ktui
-from tests.support.drill.runs import check_of, kill_at
+from tests.support.drill.runs import NOBODY_COMES, check_of, keep_commits, kill_at
 from tests.support.drill.sites import Site, SiteYes
 
 pytestmark = pytest.mark.slow
@@ -299,6 +299,29 @@ def test_killed_beside_its_commands_a_shared_name_moves_once(
     first, second = drill.drills
     assert first.hooks[1].result == "not run: the name leads to the target"
     assert second.hooks[1].attempts == 0
+
+
+def test_a_shared_name_moves_once_from_a_source_that_is_lost_for_the_drill(
+    shared: Shared,
+) -> None:
+    """Clients still reach it: they are cut off once, and moved once."""
+    shared.close()
+    for pair in shared.pairs:
+        keep_commits(pair.flow.config)
+    operator = SiteYes()
+    with closing(HeldPort()) as closed:
+        for pair in shared.pairs:
+            text = pair.file.read_text().replace(shared.east.bootstrap, closed.address)
+            pair.file.write_text(text)
+        cluster = shared.east.cluster_id
+        drill = shared.site.start(DrillKind.DISASTER, cluster, operator, NOBODY_COMES)
+    assert drill.status is DrillStatus.DONE, drill
+    assert shared.front.states == _MOVED
+    assert count_runs(drill, "about to run the cut-off") == 1
+    assert count_runs(drill, "about to run the redirect") == 1
+    (question,) = (one for one in operator.questions if one.step == DrillPhase.SOURCE_LOST)
+    assert sum("Shared with" in line for line in question.lines) == 2
+    assert all(not own.record(DrillPhase.SOURCE_LOST).findings for own in drill.drills)
 
 
 def test_what_the_files_must_say(
