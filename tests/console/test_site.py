@@ -13,8 +13,8 @@ from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.drill.operator import Question, QuestionKind, agree_question, step_question
-from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillStatus, new_phases
 from k2ktui.engine.drill.site import gather_site
 from k2ktui.site.run import SiteRun
 from tests.support.console.driver import ConsoleDriver, Steps, drive_session
@@ -263,6 +263,15 @@ def test_what_is_asked_while_it_is_aborted_is_completed_by_an_abort() -> None:
     aborting = gather_site([replace(one, status=DrillStatus.ABORTING) for one in half_way()], {})
     assert screen.way_back_lines(replace(asks, drill=aborting)) == []
     assert screen.stop_line(aborting) == "Esc stops the site drill here; X completes the abort."
+
+
+def test_moving_a_name_is_asked_as_the_phase_that_it_is() -> None:
+    drills = half_way()
+    with_name = replace(drills[0], phases=new_phases(DrillKind.PLANNED, redirects=True))
+    site = gather_site((with_name, *drills[1:]), {})
+    asks = Question(QuestionKind.PHASE, site, "It moves.", (), "paris", step="redirect")
+    dialog = SiteScreen(site).question_dialog(asks)
+    assert "10 redirect, of 0 pipelines" in vars(dialog).values()
 
 
 def test_a_pipeline_is_called_what_the_site_drill_calls_it_not_what_its_record_says() -> None:

@@ -194,8 +194,9 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
 
     @property
     def _phases(self) -> int:
-        kind = self._kind
-        return len(PHASES[kind]) if kind is not None else len(PHASES[DrillKind.PLANNED])
+        if self.drill is not None:
+            return len(self.drill.phases)
+        return len(PHASES[self._kind or DrillKind.PLANNED])
 
     @property
     def _kind(self) -> DrillKind | None:
@@ -250,7 +251,7 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
 
     def show_drill(self, drill: SiteDrill) -> None:
         """Show a site drill."""
-        changes_form = self.drill is None or self.drill.kind is not drill.kind
+        changes_form = self.drill is None or self.drill.phases != drill.phases
         self.drill = drill
         if not self.is_composed:
             return
@@ -300,7 +301,8 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
             ]
         )
         judged = judge_site(site)
-        whole = len(PHASES[site.kind]) * max(1, len(site.moving))
+        phases = (member.drill.phases if member.drill else site.phases for member in site.moving)
+        whole = max(1, sum(map(len, phases)))
         share = sum(place_of(member) for member in site.moving) / whole
         way.show(
             [
@@ -491,8 +493,8 @@ class SiteScreen(DrillRunsScreen[SiteDrill]):
         goes_back = isinstance(site, SiteDrill) and can_all_go_back(site)
         title = label = _LABELS[question.kind]
         lines: list[str | Line] = [question.text]
-        if (phase := find_phase(question.step)) is not None:
-            number = PHASES[self._kind or DrillKind.PLANNED].index(phase) + 1
+        if (phase := find_phase(question.step)) is not None and isinstance(site, SiteDrill):
+            number = site.phases.index(phase) + 1
             title = f"{number} {question.step}, of {names}"
             lines += self.way_back_lines(question)
         elif question.kind is QuestionKind.LEAVE_OUT:

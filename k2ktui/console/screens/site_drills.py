@@ -28,7 +28,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.drill.checks import DrillKind
-from k2ktui.engine.drill.model import PHASES, DrillStatus
+from k2ktui.engine.drill.model import DrillStatus, Fence, phases_of
 from k2ktui.engine.drill.site import SiteDrill
 from k2ktui.engine.drill.site_selection import (
     SiteFile,
@@ -224,7 +224,8 @@ class SiteDrillsScreen(ListScreen):
             return
         # A file that is not valid may have the name of a pipeline that moves.
         unknown = [file.pipeline for file in selection.unknown if file.pipeline not in names]
-        asked = [str(phase) for phase in PHASES[kind] if needs_confirmation(phase, options.fence)]
+        phases = phases_of(kind, redirects=options.fence is Fence.CUT_OFF)
+        asked = [str(phase) for phase in phases if needs_confirmation(phase, options.fence)]
         command = cli_equivalent.site(
             [member.file for member in selection.members], kind, options, cluster.wanted, names
         )

@@ -129,6 +129,11 @@ class SiteDrill:
         return [member.drill for member in self.members if member.drill is not None]
 
     @property
+    def phases(self) -> tuple[DrillPhase, ...]:
+        """The phases of its members; that of the clients' name, too, if one of them moves it."""
+        return phases_of(self.kind, redirects=any(drill.redirects for drill in self.drills))
+
+    @property
     def moving(self) -> list[MemberState]:
         """The members that were not left out."""
         return [member for member in self.members if not member.left_out]
