@@ -292,18 +292,18 @@ class DrillRedirect(Section):
 class DrillSign(Section):
     """The key that signs the reports of drills when they end."""
 
-    key: Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] = Field(
+    key: Annotated[Name, AfterValidator(whole_path), Field(max_length=_LONGEST_TEXT)] = Field(
         description="Path of a private key, Ed25519 in PEM, mode 600"
     )
     passphrase_file: (
-        Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] | None
+        Annotated[Name, AfterValidator(whole_path), Field(max_length=_LONGEST_TEXT)] | None
     ) = Field(
         default=None,
         description="Path of a file with the key's passphrase, mode 600; without it, a command at "
         "a terminal asks",
     )
     directory: (
-        Annotated[Name, AfterValidator(_absolute), Field(max_length=_LONGEST_TEXT)] | None
+        Annotated[Name, AfterValidator(whole_path), Field(max_length=_LONGEST_TEXT)] | None
     ) = Field(
         default=None,
         description="Path of the directory of signed reports; by default `evidence` beside the "

@@ -13,13 +13,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from k2ktui.errors import ConfigError
-from k2ktui.private_files import why_others_may_write
+from k2ktui.private_files import why_others_may_read
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
 
 SIGNATURE_BYTES = 64
 _LARGEST_BYTES = 64 << 10
-_OTHERS = 0o077
 _TRY_IT = "Try it: openssl pkey -in FILE -noout."
 _NEW_KEY = "Make one with openssl genpkey -algorithm ed25519: see docs/evidence.md."
 
@@ -108,10 +107,8 @@ def _find_passphrase(
 
 def _read_private(what: str, path: Path) -> bytes:
     """Return what a file contains that is a secret of this user."""
-    reason = why_others_may_write(path)
+    reason = why_others_may_read(path)
     try:
-        if not reason and path.stat().st_mode & _OTHERS:
-            reason = "the file may be read by others"
         if not reason:
             return read_bounded(path, _LARGEST_BYTES)
     except (OSError, ValueError) as error:

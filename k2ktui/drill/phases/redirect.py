@@ -6,6 +6,7 @@ The commands are run as hooks are; what they have done is looked at from where c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from time import time
 
@@ -15,6 +16,8 @@ from k2ktui.drill.dns_server import DnsError, prove_move, read_records
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import join_part, list_own_hooks, look_from_host, mark_done, run_part
+from k2ktui.drill.kept_producers import list_transactional
+from k2ktui.drill.phases.group_protocols import prepare_groups
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import (
@@ -31,11 +34,12 @@ from k2ktui.engine.drill.redirects import (
     PRODUCER_IDS,
     NameAnswer,
     cut_addresses,
+    describe_transactional,
     explain_no_cluster,
     list_clusters,
 )
 from k2ktui.engine.drill.site_names import NameTurn, Turn
-from k2ktui.errors import TimedOut
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.text import duration, list_names, safe_text
 
 _NAMED, _LATE_S = 5, 60.0
@@ -229,10 +233,21 @@ def describe_redirect(session: Session) -> list[str]:
     if not session.drill.redirects or part is None:
         return []
     hook, sharing = part[1], session.peers.describe_sharing()
-    lines = [f"Next is the {describe_hook(hook)}", *filter(None, [sharing])]
-    if hook.dns is not None:
-        lines.append(describe_move(hook.dns, _kept_ttl(session, hook)))
-    return [*lines, PRODUCER_IDS]
+    move = "" if hook.dns is None else describe_move(hook.dns, _kept_ttl(session, hook))
+    transactional = describe_transactional(_list_transactional(session))
+    lines = [f"Next is the {describe_hook(hook)}", sharing, move, PRODUCER_IDS, transactional]
+    return [line for line in lines if line]
+
+
+def _list_transactional(session: Session) -> list[str] | None:
+    """Return the transactional producers of the source; None if it does not tell them all."""
+    if session.drill.kind is DrillKind.DISASTER:
+        return None
+    try:
+        with closing(session.open_logs()) as logs:
+            return list_transactional(session.source, logs.topics())
+    except (ConnectionFailed, TimedOut):
+        return None
 
 
 def run_redirect(session: Session) -> PhaseResult:
@@ -282,12 +297,12 @@ def run_redirect(session: Session) -> PhaseResult:
     )
 
 
-def _move(
-    session: Session, redirect: DrillRedirect, hook: Hook, hand: str
-) -> PhaseResult | None:
+def _move(session: Session, redirect: DrillRedirect, hook: Hook, hand: str) -> PhaseResult | None:
     """Run the redirect; return why it has failed, or None."""
     if session.drill.kind is DrillKind.DISASTER:
         _ask_about_hosts(session, redirect, hook)
+    if held := _ask_about_groups(session):
+        return held
     if problems := run_part(session, hook):
         return failed(*problems, hand)
     return None
@@ -337,6 +352,20 @@ def _await_caches(session: Session, hook: Hook) -> None:
 def _kept_ttl(session: Session, hook: Hook) -> int:
     record = find_hook(session.drill, hook.digest)
     return 0 if record is None else record.ttl_s
+
+
+def _ask_about_groups(session: Session) -> PhaseResult | None:
+    """Let a person agree where running members would end instead of joining their groups."""
+    unready = prepare_groups(session)
+    if not unready:
+        return None
+    title = (
+        "Running members of these groups would end with GROUP_ID_NOT_FOUND on the target, and have "
+        "to be restarted there:"
+    )
+    if session.agree(DrillPhase.REDIRECT, [title, *(f"  {text}" for text in unready)]):
+        return None
+    return failed("groups of the protocol consumer are not ready for their members", *unready)
 
 
 def _ask_about_old_addresses(

@@ -13,9 +13,27 @@ from k2ktui.text import list_names, safe_text
 _NAMED = 5
 PRODUCER_IDS = (
     "Idempotent producers that follow the name keep their producer ids, and each cluster counts "
-    "ids from 0: where the target has given the same id to another producer, it may acknowledge "
-    "records that it does not write (D53). A batch in flight at the cut-off may be there twice."
+    "ids from 0: where the target has given the same id to another producer, it may refuse "
+    "records, or acknowledge records that it does not write (D53); nobody can count them "
+    "afterwards. A batch in flight at the cut-off may be there twice."
 )
+
+
+def describe_transactional(names: Sequence[str] | None) -> str:
+    """Return what becomes of transactional producers.
+
+    Args:
+        names: those that the source knows; None if it does not tell them all.
+    """
+    if names is not None and not names:
+        return ""
+    who = "which ones is not known" if names is None else list_names(names, _NAMED)
+    return (
+        f"Transactional producers that follow the name lose their ids ({who}). A transaction that "
+        "was open fails. Those of librdkafka go on once it is aborted; those of Java end with "
+        "InvalidPidMappingException: their applications have to make new producers, or be "
+        "restarted."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -35,6 +35,8 @@ _DESCRIBED_AT_ONCE = 100
 _FETCHED_AT_ONCE = 20
 _DELETED_AT_ONCE = 20
 _COMMIT_LANES = 8
+# A member that joins only to leave gives back no partition.
+_REBALANCE_MS = 1_000
 # Later versions identify topics by id, which differs after a topic is deleted and recreated.
 _NAMES_TOPICS = 9
 
@@ -45,6 +47,14 @@ class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ign
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc,call-arg]
     """Response to :class:`ConsumerGroupDescribeRequest`."""
+
+
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc,call-arg]
+    """Request of a member of a consumer-protocol group (KIP-848), also the first and the last."""
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc,call-arg]
+    """Response to :class:`ConsumerGroupHeartbeatRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +340,39 @@ def delete_groups() -> BatchRequest[bool]:
             yield group.group_id, gone or GroupError(group.error_code)
 
     return BatchRequest(_DELETED_AT_ONCE, request, read)
+
+
+def join_groups(topics: Mapping[str, str], member: str) -> BatchRequest[bool]:
+    """Return the request that joins consumer-protocol groups, each for one topic of it."""
+    return _heartbeats(lambda group: _heartbeat(group, member, 0, topics[group]))
+
+
+def leave_groups(member: str) -> BatchRequest[bool]:
+    """Return the request that leaves them again."""
+    return _heartbeats(lambda group: _heartbeat(group, member, -1), Code.UNKNOWN_MEMBER_ID)
+
+
+def _heartbeat(
+    group: str, member: str, epoch: int, topic: str = ""
+) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        rebalance_timeout_ms=_REBALANCE_MS,
+        subscribed_topic_names=[topic] if topic else None,
+        topic_partitions=[] if topic else None,
+    )
+
+
+def _heartbeats(
+    build: Callable[[str], ConsumerGroupHeartbeatRequest], passed: int = Code.NONE
+) -> BatchRequest[bool]:
+    def read(groups: Sequence[str], response: Any) -> Iterator[tuple[str, bool | GroupError]]:
+        code = response.error_code
+        yield groups[0], code in (Code.NONE, passed) or GroupError(code)
+
+    return BatchRequest(1, lambda groups: build(groups[0]), read, _COMMIT_LANES)
 
 
 def _read_codes(

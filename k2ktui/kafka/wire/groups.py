@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 from kafka.protocol.consumer.group import OffsetFetchRequest
 
@@ -43,6 +44,8 @@ from k2ktui.kafka.wire.group_messages import (
     describe_error,
     describe_groups,
     fetch_offsets,
+    join_groups,
+    leave_groups,
     list_request,
     read_listing,
 )
@@ -192,6 +195,37 @@ class ConsumerGroupClient(GroupCoordinatorClient):
             if isinstance(answer, GroupError)
             else ""
             for name, answer in answers.items()
+        }
+
+    def make_consumer_groups(self, topics: Mapping[str, str]) -> dict[str, str]:
+        """Make groups consumer-protocol groups (KIP-848); offsets stay, members rebalance.
+
+        A group that only has commits is a classic one. A running member of the other protocol,
+        which has been in the group on another cluster, ends there instead of joining it anew.
+
+        Args:
+            topics: for each group, a topic of it that exists.
+
+        Returns:
+            For each group, "" if it is one now, otherwise the reason.
+
+        Raises:
+            Refused: this client is connected to the source, and may only read.
+        """
+        self._refuse_source("No group was changed.")
+        if not self._knows_consumer_groups():
+            why = f"the {self._label} cluster has no groups of the protocol consumer"
+            return dict.fromkeys(topics, why)
+        member = str(uuid4())
+        joined = self.run(lambda _: self._ask(list(topics), join_groups(topics, member)))
+        # A group that did not answer may have the member; it would expire, too.
+        left = self.run(lambda _: self._ask(list(topics), leave_groups(member)))
+        return {
+            group: describe_error(answer, self._label, "Read")
+            if isinstance(answer := joined[group], GroupError)
+            or isinstance(answer := left[group], GroupError)
+            else ""
+            for group in topics
         }
 
     def _refuse_source(self, unchanged: str) -> None:

@@ -299,3 +299,16 @@ def test_the_source_is_only_read(source: KafkaNode, connect: Connect) -> None:
     with pytest.raises(Refused, match="only read"):
         groups.delete([group])
     assert committed(source, group) == {}
+
+
+def test_a_group_of_commits_becomes_a_consumer_group(target: KafkaNode, connect: Connect) -> None:
+    """As its members are that come from another cluster, which end where it is a classic one."""
+    topic, group, unknown = create_topic(target), unique_name("g"), unique_name("g")
+    commit_offsets(target, group, {(topic, 0): 7})
+    groups = connect(target)
+    assert groups.list()[group].kind == "classic"
+    assert groups.make_consumer_groups({group: topic, unknown: topic}) == {group: "", unknown: ""}
+    described = groups.describe([group])[group]
+    assert (described.kind, described.state, described.members) == ("consumer", "Empty", ())
+    assert committed(target, group) == {(topic, 0): 7}
+    assert groups.commit({group: {(topic, 0): GroupCommit(8)}}) == {group: {(topic, 0): ""}}

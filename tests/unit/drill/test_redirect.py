@@ -84,6 +84,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Addresses at which a cluster answers; the name is asked, others are only reached."""
     clusters: dict[str, str] = {}
     name = "kafka:1"
+    monkeypatch.setattr(redirect, "prepare_groups", lambda _: [])
     monkeypatch.setattr(
         redirect, "ask_name", lambda *_: [NameAnswer(name, clusters.get(name, ""), "no")]
     )
@@ -138,6 +139,19 @@ def test_this_host_may_still_reach_the_old_cluster_in_a_disaster(
     answers["kafka:1"] = host.drill.source_cluster
     assert redirect.run_redirect(host).live == "was run"
     assert "this host: " in host.asked[-1]
+
+
+def test_a_person_agrees_to_groups_whose_members_would_end(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = host_of(BOTH)
+    monkeypatch.setattr(redirect, "prepare_groups", lambda _: ["billing: no right"])
+    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
+    held = redirect.run_redirect(host)
+    assert held.status is PhaseStatus.FAILED and held.findings == ("billing: no right",)
+    assert "have to be restarted" in host.asked[0] and "billing" in host.asked[1]
+    host.agrees = True
+    assert redirect.run_redirect(host).live == "was run"
 
 
 def undo(host: Any, monkeypatch: pytest.MonkeyPatch) -> HookRecord:

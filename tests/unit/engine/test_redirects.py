@@ -10,7 +10,12 @@ from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.hooks import Hook, HookRole, new_record
 from k2ktui.engine.drill.model import Fence, PhaseRecord, PhaseStatus, new_phases, phases_of
-from k2ktui.engine.drill.redirects import NameAnswer, explain_no_cluster, explain_refusal
+from k2ktui.engine.drill.redirects import (
+    NameAnswer,
+    describe_transactional,
+    explain_no_cluster,
+    explain_refusal,
+)
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, turn_into_disaster
 from k2ktui.present.drills import NO_TASKS, describe_task
 from tests.support.drill.made_drills import new_drill
@@ -26,6 +31,14 @@ def test_every_address_has_to_answer_as_the_cluster() -> None:
     assert text.startswith("2 of 4 addresses of the name do not answer as cluster T: ")
     assert "c:1: cluster S" in text and "d:1: no" in text
     assert "no address" in explain_no_cluster([], "T")
+
+
+def test_transactional_producers_are_named() -> None:
+    assert describe_transactional([]) == ""
+    text = describe_transactional([f"id-{number}" for number in range(7)] + ["a\x1b"])
+    assert "id-0, id-1" in text and "id-6" not in text and "\x1b" not in text
+    assert "InvalidPidMappingException" in text
+    assert "which ones is not known" in describe_transactional(None)
 
 
 @pytest.mark.parametrize(
