@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -67,9 +66,11 @@ listen west-1
 class FrontedNode(KafkaNode):
     """A node with a second listener, which advertises the address of a frontend."""
 
-    def __init__(self, name: str, data_dir: Path, **more: Any) -> None:
-        super().__init__(name, data_dir, **more)
-        self._protocols[LISTENER] = "PLAINTEXT"
+    def __init__(
+        self, name: str, data_dir: Path, properties: Mapping[str, str], protocol: str = "PLAINTEXT"
+    ) -> None:
+        super().__init__(name, data_dir, properties)
+        self._protocols[LISTENER] = protocol
         self.way = HeldPort()
 
     def _settings(self) -> dict[str, str]:
@@ -173,13 +174,25 @@ class Front:
 
 @contextlib.contextmanager
 def fronted(
-    directory: Path, config: str = _CONFIG
+    directory: Path,
+    config: str = _CONFIG,
+    properties: Mapping[str, str] = {},
+    protocol: str = "PLAINTEXT",
 ) -> Iterator[tuple[FrontedNode, FrontedNode, Front]]:
-    """Run two clusters behind HAProxy; skip the test where it is not installed."""
+    """Run two clusters behind HAProxy; skip the test where it is not installed.
+
+    Args:
+        directory: for their files.
+        config: HAProxy's.
+        properties: of both brokers.
+        protocol: of the listener for clients.
+    """
     if shutil.which("haproxy") is None:
         pytest.skip("haproxy is not installed (Debian: haproxy)")
     with contextlib.ExitStack() as stack:
-        nodes = [FrontedNode(name, directory / name) for name in ("east", "west")]
+        nodes = [
+            FrontedNode(name, directory / name, properties, protocol) for name in ("east", "west")
+        ]
         for node in nodes:
             stack.callback(node.way.close)
             stack.callback(node.close)

@@ -64,28 +64,13 @@ class SecureNode:
 
     def client(self, user: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
         """Return librdkafka properties for ``user`` on the SASL_SSL listener."""
-        return {
-            "bootstrap.servers": self.bootstrap,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": mechanism,
-            "sasl.username": user,
-            "sasl.password": self.passwords[user],
-            "ssl.ca.location": str(self.authority.ca_path),
-            "log_level": 0,
-        }
+        login = rdkafka_login(self.authority, user, self.passwords[user], mechanism)
+        return {"bootstrap.servers": self.bootstrap, **login, "log_level": 0}
 
     def java(self, user: str, password: str | None = None) -> dict[str, str]:
         """Return client properties with Java's names, as in a pipeline file."""
-        login = f'username="{user}" password="{password or self.passwords[user]}"'
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        return {
-            "bootstrap.servers": self.bootstrap,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": f"{module} required {login};",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.ca_path),
-        }
+        login = java_login(self.authority, user, password or self.passwords[user])
+        return {"bootstrap.servers": self.bootstrap, **login}
 
     def allow(
         self,
@@ -151,14 +136,35 @@ def start_secure_node(
         passwords: user to password; the users have no rights until :meth:`SecureNode.allow`.
         more: further broker properties.
     """
-    authority = make_authority(directory / "tls")
+    authority, login = make_login(LISTENER, directory / "tls", passwords)
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        **login,
+        **more,
+    }
+    node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
+    node.start(START_S)
+    create_scram_users(node, passwords)
+    return SecureNode(node, authority, passwords)
+
+
+def make_login(
+    listener: str, directory: Path, passwords: Mapping[str, str]
+) -> tuple[Authority, dict[str, str]]:
+    """Return an authority, and what a broker needs for TLS and SASL (PLAIN and SCRAM).
+
+    Args:
+        listener: name of the SASL_SSL listener.
+        directory: for the certificates.
+        passwords: user to password; for SCRAM, :func:`create_scram_users` makes the users.
+    """
+    authority = make_authority(directory)
     broker = make_leaf(authority.root, "broker", "localhost", "127.0.0.1")
-    key_store = broker.pem_file(directory / "tls" / "broker.pem")
-    prefix = f"listener.name.{LISTENER.lower()}"
+    key_store = broker.pem_file(directory / "broker.pem")
+    prefix = f"listener.name.{listener.lower()}"
     module = "org.apache.kafka.common.security"
     users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
     properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         f"{prefix}.ssl.keystore.type": "PEM",
         f"{prefix}.ssl.keystore.location": str(key_store),
         f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
@@ -167,11 +173,32 @@ def start_secure_node(
     for mechanism in MECHANISMS[1:]:
         key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
         properties[key] = f"{module}.scram.ScramLoginModule required;"
-    properties |= more
-    node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
-    node.start(START_S)
-    create_scram_users(node, passwords)
-    return SecureNode(node, authority, passwords)
+    return authority, properties
+
+
+def java_login(authority: Authority, user: str, password: str) -> dict[str, str]:
+    """Return client properties with Java's names: how a user logs in to a SASL_SSL listener."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.ca_path),
+    }
+
+
+def rdkafka_login(
+    authority: Authority, user: str, password: str, mechanism: str = "SCRAM-SHA-512"
+) -> dict[str, str]:
+    """Return the same with librdkafka's names."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "ssl.ca.location": str(authority.ca_path),
+    }
 
 
 def create_scram_users(node: KafkaNode, passwords: Mapping[str, str]) -> None:
