@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +32,7 @@ from k2ktui.engine.drill.model import (
     DrillOptions,
     PhaseStatus,
 )
+from k2ktui.engine.moves.groups import GroupView
 from k2ktui.kafka.admin.quotas import Quota, producer_quotas, set_producer_quotas
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties.translation import load_checked
@@ -207,6 +209,12 @@ def settled(flow: _Flow) -> _Flow:
     finally:
         store.close()
     return flow
+
+
+def read_groups(config: PipelineConfig) -> Mapping[str, GroupView]:
+    """Return the groups of a pipeline on its source."""
+    with closing(SourceClusterReader(config)) as reader:
+        return reader.read_committed(config.topics.matches).groups
 
 
 def keep_commits(config: PipelineConfig) -> None:
