@@ -36,7 +36,7 @@ from tests.support.clusters.kafka import (
     unique_name,
 )
 from tests.support.drill.runs import MAY, QUICK, Yes, read_groups, settled
-from tests.support.named.fleet import Fleet, Read
+from tests.support.named.fleet import Fleet, Read, require_compiler
 from tests.support.oracle.group_offsets import committed
 from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline
 
@@ -227,6 +227,7 @@ def value(got: Got) -> str:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
+    require_compiler()
     with fronted(tmp_path / "fronted", _SESSIONS) as (east, west, front):
         running = Lab(tmp_path, east, west, front)
         try:

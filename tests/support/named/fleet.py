@@ -5,6 +5,7 @@ Each logs every record that was acknowledged to it, and every one that it has re
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections import Counter, defaultdict, deque
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from k2ktui.runtime import artifacts, child_process
@@ -115,6 +117,13 @@ def name_clients(stem: str) -> tuple[list[NamedClient], list[NamedClient]]:
         ],
     )
     return rdkafka, java
+
+
+def require_compiler() -> None:
+    """Skip the test where Java cannot run a source file."""
+    command = [str(find_java().executable), "--list-modules"]
+    if "jdk.compiler@" not in subprocess.run(command, capture_output=True, text=True).stdout:
+        pytest.skip("this Java has no compiler")
 
 
 class Fleet:
