@@ -228,7 +228,7 @@ def value(got: Got) -> str:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     require_compiler()
-    with fronted(tmp_path / "fronted", _SESSIONS) as (east, west, front):
+    with fronted(tmp_path / "fronted", properties=_SESSIONS) as (east, west, front):
         running = Lab(tmp_path, east, west, front)
         try:
             yield running

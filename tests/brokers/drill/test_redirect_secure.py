@@ -40,7 +40,11 @@ _Lab = tuple[FrontedNode, FrontedNode, Front, Authority]
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Lab]:
     directory, passwords = tmp_path_factory.mktemp("secure-name"), {_USER: _PASSWORD}
     authority, properties = make_login(LISTENER, directory / "tls", passwords)
-    with fronted(directory / "fronted", properties, "SASL_SSL") as (east, west, front):
+    with fronted(directory / "fronted", properties=properties, protocol="SASL_SSL") as (
+        east,
+        west,
+        front,
+    ):
         for node in (east, west):
             create_scram_users(node, passwords)
         yield east, west, front, authority

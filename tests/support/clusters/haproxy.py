@@ -67,7 +67,11 @@ class FrontedNode(KafkaNode):
     """A node with a second listener, which advertises the address of a frontend."""
 
     def __init__(
-        self, name: str, data_dir: Path, properties: Mapping[str, str], protocol: str = "PLAINTEXT"
+        self,
+        name: str,
+        data_dir: Path,
+        properties: Mapping[str, str] = {},
+        protocol: str = "PLAINTEXT",
     ) -> None:
         super().__init__(name, data_dir, properties)
         self._protocols[LISTENER] = protocol
