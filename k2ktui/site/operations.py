@@ -449,7 +449,10 @@ def _with_file_names(site: SiteDrill, records: _DirectoryDrills) -> SiteDrill:
     """
     if not any(drill.redirects for drill in site.drills):
         return site
-    moving = records.find_pipelines(s for s in site.moving if s.drill is None or s.drill.redirects)
+    # One that is over may have got the section of its way back.
+    moving = records.find_pipelines(
+        s for s in site.moving if s.drill is None or (s.is_open and s.drill.redirects)
+    )
     uses = ((state.member, pipeline.flow.config) for state, pipeline in moving)
     return site.with_mark(site.mark.with_names(read_site_names(site.kind, uses)))
 

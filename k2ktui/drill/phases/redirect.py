@@ -17,7 +17,6 @@ from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import join_part, list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.kept_producers import list_transactional
-from k2ktui.drill.phases.group_protocols import prepare_groups
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import (
@@ -277,7 +276,8 @@ def run_redirect(session: Session) -> PhaseResult:
     else:
         turn = _await_turn(session, hook)
         if turn.turn is Turn.HOLD:
-            return failed(f"not moved: {turn.why}", session.peers.advise_stay(), hand)
+            by_person = [hand] if turn.is_final else []
+            return failed(f"not moved: {turn.why}", session.peers.advise_stay(), *by_person)
         if turn.turn is Turn.FOLLOW:
             followed = f"not run: {turn.why}"
         elif held := _move(session, redirect, hook, hand):
@@ -301,8 +301,6 @@ def _move(session: Session, redirect: DrillRedirect, hook: Hook, hand: str) -> P
     """Run the redirect; return why it has failed, or None."""
     if session.drill.kind is DrillKind.DISASTER:
         _ask_about_hosts(session, redirect, hook)
-    if held := _ask_about_groups(session):
-        return held
     if problems := run_part(session, hook):
         return failed(*problems, hand)
     return None
@@ -352,20 +350,6 @@ def _await_caches(session: Session, hook: Hook) -> None:
 def _kept_ttl(session: Session, hook: Hook) -> int:
     record = find_hook(session.drill, hook.digest)
     return 0 if record is None else record.ttl_s
-
-
-def _ask_about_groups(session: Session) -> PhaseResult | None:
-    """Let a person agree where running members would end instead of joining their groups."""
-    unready = prepare_groups(session)
-    if not unready:
-        return None
-    title = (
-        "Running members of these groups would end with GROUP_ID_NOT_FOUND on the target, and have "
-        "to be restarted there:"
-    )
-    if session.agree(DrillPhase.REDIRECT, [title, *(f"  {text}" for text in unready)]):
-        return None
-    return failed("groups of the protocol consumer are not ready for their members", *unready)
 
 
 def _ask_about_old_addresses(

@@ -13,7 +13,7 @@ from k2ktui.drill.checks.findings import find_behind
 from k2ktui.drill.copier import watch_copier
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
-from k2ktui.drill.phases.group_protocols import prepare_groups
+from k2ktui.drill.phases.group_protocols import ask_about_groups
 from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.redirect import describe_redirect, find_held_name, find_unable
@@ -182,8 +182,9 @@ def run_open_target(session: Session) -> PhaseResult:
         if held := find_held_name(session):  # a member that shares the name has failed meanwhile
             return failed("the target cannot be opened yet", *held)
         failed_rights = create_rights(session, rights.acls)
-        if session.drill.redirects and session.peers.describe_sharing():
-            prepare_groups(session)  # once all are open, another member may move the name
+        # Once it is open, the name may move: another member may move it, or a person by hand.
+        if session.drill.redirects and (unready := ask_about_groups(session)):
+            return unready
         now = int(time() * 1000)
         kept = ends if len(ends) <= _MOST_ENDS else ()
         session.change_drill(

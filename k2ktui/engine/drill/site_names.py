@@ -118,12 +118,14 @@ class NameTurn:
         why: in one line, with the members it is about; "" for one that shares no name.
         addresses: where clients reached the source before another member cut them off.
         leads: whether it is the one that runs the command.
+        is_final: whether the name moves only by hand, as a member that shares it goes back.
     """
 
     turn: Turn
     why: str = ""
     addresses: tuple[str, ...] = ()
     leads: bool = True
+    is_final: bool = False
 
 
 ALONE_TURN = NameTurn(Turn.ACT)
@@ -153,7 +155,7 @@ def find_turn(site: SiteDrill, drill_id: str, phase: DrillPhase) -> NameTurn:
         why = f"{safe_text(first.pipeline)} has run it, which shares the name"
         return NameTurn(Turn.FOLLOW, why, record.addresses, leads=False)
     if why := _explain_stay(site, drill_id, others, opened_is_enough=role is HookRole.REDIRECT):
-        return NameTurn(Turn.HOLD, why, leads=leads)
+        return NameTurn(Turn.HOLD, why, leads=leads, is_final=any(map(_is_back, others)))
     return _lead(others, role, phase) if leads else _follow(first, phase)
 
 

@@ -20,7 +20,7 @@ from k2ktui.drill.client_name import ask_name
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
 from k2ktui.drill.peers import ALONE, _Alone
-from k2ktui.drill.phases import redirect
+from k2ktui.drill.phases import group_protocols, redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill.dns import Standing
 from k2ktui.engine.drill.hook_steps import put_hook
@@ -84,7 +84,6 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Addresses at which a cluster answers; the name is asked, others are only reached."""
     clusters: dict[str, str] = {}
     name = "kafka:1"
-    monkeypatch.setattr(redirect, "prepare_groups", lambda _: [])
     monkeypatch.setattr(
         redirect, "ask_name", lambda *_: [NameAnswer(name, clusters.get(name, ""), "no")]
     )
@@ -142,16 +141,19 @@ def test_this_host_may_still_reach_the_old_cluster_in_a_disaster(
 
 
 def test_a_person_agrees_to_groups_whose_members_would_end(
-    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = host_of(BOTH)
-    monkeypatch.setattr(redirect, "prepare_groups", lambda _: ["billing: no right"])
-    monkeypatch.setattr(redirect, "run_part", lambda *_: "was run")
-    held = redirect.run_redirect(host)
+    monkeypatch.setattr(group_protocols, "prepare_groups", lambda _: ["billing: no right"])
+    held = group_protocols.ask_about_groups(host)
+    assert held is not None
     assert held.status is PhaseStatus.FAILED and held.findings == ("billing: no right",)
     assert "have to be restarted" in host.asked[0] and "billing" in host.asked[1]
     host.agrees = True
-    assert redirect.run_redirect(host).live == "was run"
+    assert group_protocols.ask_about_groups(host) is None
+    monkeypatch.setattr(group_protocols, "prepare_groups", lambda _: [])
+    host.agrees = False
+    assert group_protocols.ask_about_groups(host) is None, "nobody is asked"
 
 
 def undo(host: Any, monkeypatch: pytest.MonkeyPatch) -> HookRecord:
