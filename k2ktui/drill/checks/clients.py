@@ -40,7 +40,7 @@ _OPEN_S, _NAMED = 10.0, 5
 @check("D51", "clients' name", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_name(context: CheckContext) -> CheckFinding:
     """Pass if the clients' name leads to the source, or to nothing in a disaster, the pipeline has
-    another way to it, and what is to move the name can, and is under this user's control.
+    another way to it, and what is to move the name works, and only this user can change it.
     """
     redirect = context.config.drill.redirect
     if redirect is None or (reason := _explain_no_move(context)):
