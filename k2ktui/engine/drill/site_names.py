@@ -84,8 +84,8 @@ def _refuse_two_ways(use: NameUse, other: NameUse) -> None:
             f"{_both(use, other)} share {place}, and their drill.redirect differs: it is not known "
             "which of them moves it",
             unchanged=_UNCHANGED,
-            hint="Give them the same name, commands or haproxy and time-out in drill.redirect, or "
-            "names and servers of their own.",
+            hint="Give them the same name, commands, haproxy or dns, and time-out in "
+            "drill.redirect, or names and servers of their own.",
         )
     if use.target and other.target and use.target != other.target:
         raise Refused(

@@ -40,7 +40,7 @@ class ActiveProducer:
         producer_id, epoch: its id and epoch.
         last_ms: timestamp of its last record in epoch milliseconds; -1 if unknown.
         transaction_start: where its open transaction begins; -1 without one.
-        is_transactional: whether a transaction of it has ended on the partition.
+        is_transactional: whether a transaction of it is open on the partition, or has ended there.
     """
 
     producer_id: int
@@ -134,5 +134,6 @@ def _producer(told: Any) -> ActiveProducer:
         int(told.producer_epoch),
         int(told.last_timestamp),
         int(told.current_txn_start_offset),
-        int(told.coordinator_epoch) >= 0,
+        # Until its first transaction has ended, the partition knows no coordinator's epoch.
+        int(told.coordinator_epoch) >= 0 or int(told.current_txn_start_offset) >= 0,
     )
