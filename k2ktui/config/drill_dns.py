@@ -13,7 +13,8 @@ from k2ktui.config.scalars import Duration, Name, whole_path
 from k2ktui.engine.drill.dns import DnsMove, DnsRecord
 
 _PORT, _LARGEST_PORT = 53, 65535
-_MOST_RECORDS, _MOST_VALUES, _LONGEST_NAME = 100, 20, 253
+# An update with as many fits into one message of DNS, 64 KiB.
+_MOST_RECORDS, _MOST_VALUES, _LONGEST_NAME = 20, 20, 253
 _LARGEST_TTL_S = 24 * 3600
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")

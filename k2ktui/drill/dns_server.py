@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from k2ktui.config.drill_dns import DrillDns
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.tsig_key import TsigKey, UnusableKey, read_key
 from k2ktui.engine.drill.dns import (
@@ -35,11 +34,15 @@ if TYPE_CHECKING:
     from dns.update import UpdateMessage
 
 _NO_EFFECT = "the update has no effect: the records stand as before"
-_CONNECT_S, _ANSWER_S, _POLL_S = 5.0, 10.0, 0.5
+_CONNECT_S, _ANSWER_S, _READ_S, _POLL_S = 5.0, 10.0, 30.0, 0.5
 
 
 class DnsError(Exception):
     """The server refused something, or did not answer as it must."""
+
+
+class Unreachable(DnsError):
+    """There is no connection to the server: nothing was sent."""
 
 
 class NoAnswer(DnsError):
@@ -52,7 +55,7 @@ def read_records(move: DnsMove) -> dict[DnsRecord, Standing]:
     Raises:
         DnsError: it cannot be reached, does not know the key, or has not the zone.
     """
-    return _Server(move).read()
+    return _Server(move).read(monotonic() + _READ_S)
 
 
 def prove_move(move: DnsMove) -> int:
@@ -65,21 +68,11 @@ def prove_move(move: DnsMove) -> int:
         DnsError: they could not be moved, with the reason.
     """
     server = _Server(move)
-    stand = server.read()
+    stand = server.read(monotonic() + _READ_S)
     if problem := explain_not_source(move, stand):
         raise DnsError(problem)
     server.update(proves=True)
     return longest_ttl(stand)
-
-
-def explain_move(dns: DrillDns | None) -> str:
-    """Return why DNS could not be told to move the name; "" if it could, or is not used."""
-    try:
-        if dns is not None:
-            prove_move(dns.move)
-    except DnsError as error:
-        return str(error)
-    return ""
 
 
 def move_records(
@@ -104,7 +97,11 @@ def move_records(
         problem, is_known = str(error), False
     except DnsError as error:
         problem = str(error)
-    while other := _explain_not_moved(move):
+    while True:
+        with idle():
+            other = _explain_not_moved(move, began + timeout_s)
+        if not other:
+            break
         if (problem and is_known) or monotonic() - began > timeout_s:
             texts = (problem, "" if problem and other == _NO_EFFECT else other)
             said = ": ".join(dict.fromkeys(filter(None, texts)))
@@ -116,10 +113,14 @@ def move_records(
     return CommandEnd(0, monotonic() - began, read)
 
 
-def _explain_not_moved(move: DnsMove) -> str:
-    """Return how the records stand, or why it is not known; "" if they lead to the target."""
+def _explain_not_moved(move: DnsMove, until: float) -> str:
+    """Return how the records stand, or why it is not known; "" if they lead to the target.
+
+    They are read until then by the monotonic clock, but for a while at least: how they stand after
+    an update is worth it.
+    """
     try:
-        stand = read_records(move)
+        stand = _Server(move).read(max(until, monotonic() + _ANSWER_S))
     except DnsError as error:
         return str(error)
     return "" if has_moved(move, stand) else explain_not_source(move, stand) or _NO_EFFECT
@@ -140,9 +141,21 @@ class _Server:
             raise DnsError(str(error)) from error
         self.move = move
 
-    def read(self) -> dict[DnsRecord, Standing]:
-        """Return how each record stands; errors as for :func:`read_records`."""
-        return {record: self._read(record) for record in self.move.records}
+    def read(self, until: float) -> dict[DnsRecord, Standing]:
+        """Return how each record stands; errors as for :func:`read_records`.
+
+        Args:
+            until: no other record is asked for after this time of the monotonic clock.
+        """
+        stand = dict[DnsRecord, Standing]()
+        for record in self.move.records:
+            if stand and monotonic() > until:
+                raise NoAnswer(
+                    f"{self.move.server} is slow: {len(stand):,} of {len(self.move.records):,} "
+                    "records were read in time"
+                )
+            stand[record] = self._read(record)
+        return stand
 
     def _read(self, record: DnsRecord) -> Standing:
         import dns.flags
@@ -199,10 +212,17 @@ class _Server:
         named = f"the key {safe_text(key.name)}"
         unsigned = f"an answer of {at} is not signed with {named}, or malformed: it does not count"
         try:
+            message.to_wire()
+        except dns.exception.TooBig as error:
+            raise DnsError(
+                "the update does not fit into one message of DNS (64 KiB), and was not sent: move "
+                "fewer records"
+            ) from error
+        try:
             connection = socket.create_connection((self.move.host, self.move.port), _CONNECT_S)
         except OSError as error:
             reason = safe_text(error.strerror or error)
-            raise DnsError(f"{at} cannot be reached over TCP: {reason}") from error
+            raise Unreachable(f"{at} cannot be reached over TCP: {reason}") from error
         with connection:
             connection.setblocking(False)
             try:

@@ -12,11 +12,11 @@ from k2ktui.private_files import why_others_may_read
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
 
-_LARGEST = 64 << 10
+_LARGEST, _LONGEST_NAME = 64 << 10, 253
 _ALGORITHMS = "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"
 _KEY = re.compile(
     r"""(?:\s|\#[^\n]*\n)*
-    key\s+"?(?P<name>[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63}){0,3})\.?"?\s*\{
+    key\s+"?(?P<name>[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*)\.?"?\s*\{
     \s*algorithm\s+"?(?P<algorithm>[A-Za-z0-9-]+)"?\s*;
     \s*secret\s+"(?P<secret>[A-Za-z0-9+/=]+)"\s*;
     \s*\}\s*;\s*""",
@@ -58,7 +58,7 @@ def read_key(path: str) -> TsigKey:
     except OSError as error:
         raise UnusableKey(f"{shown} cannot be read: {safe_text(error.strerror)}") from error
     match = _KEY.fullmatch(text)
-    if match is None:
+    if match is None or len(match["name"]) > _LONGEST_NAME:
         raise UnusableKey(f"{shown} is not one key as tsig-keygen prints it")
     if (algorithm := match["algorithm"].lower()) not in _ALGORITHMS:
         raise UnusableKey(

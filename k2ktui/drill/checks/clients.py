@@ -7,13 +7,14 @@ from time import sleep
 
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.config.drill_dns import DrillDns
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.evidence import decide
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
 from k2ktui.drill.client_name import ask_name, find_many_hosts, find_shared
-from k2ktui.drill.dns_server import explain_move
+from k2ktui.drill.dns_server import DnsError, prove_move
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.kept_producers import read_producers
@@ -48,7 +49,8 @@ def check_name(context: CheckContext) -> CheckFinding:
     kind = DrillKind.PLANNED if context.facts.kind is DrillKind.REHEARSE else context.facts.kind
     reasons = [explain_unsafe_command(hook, *redirect.hosts) for hook in redirect.hooks(kind)]
     reasons.append(explain_servers(redirect.haproxy))
-    reasons.append(explain_move(redirect.dns))
+    unmovable, ttl = _prove_records(redirect.dns)
+    reasons.append(unmovable)
     if problem := next(filter(None, reasons), ""):
         return fails(problem, "Correct drill.redirect, or what it names.")
     if many := find_many_hosts(redirect):
@@ -82,7 +84,19 @@ def check_name(context: CheckContext) -> CheckFinding:
         )
         return fails(problem, hint)
     answered = sum(bool(answer.cluster) for answer in answers)
-    return passes(f"{answered:,} of {len(answers):,} addresses of {name} answer as the source")
+    return passes(f"{answered:,} of {len(answers):,} addresses of {name} answer as the source{ttl}")
+
+
+def _prove_records(dns: DrillDns | None) -> tuple[str, str]:
+    """Return why records of DNS could not be moved, and how long caches may have them, in words;
+    "" for what does not apply.
+    """
+    if dns is None:
+        return "", ""
+    try:
+        return "", f"; TTL of its records: {prove_move(dns.move):,} s"
+    except DnsError as error:
+        return str(error), ""
 
 
 @check(

@@ -17,7 +17,7 @@ import dns.message
 import pytest
 
 from k2ktui.config.drill_dns import DrillDns
-from k2ktui.drill.dns_server import DnsError, explain_move, move_records, prove_move, read_records
+from k2ktui.drill.dns_server import DnsError, move_records, prove_move, read_records
 from k2ktui.drill.haproxy import ask_proxy
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.operations import abort_drill, resume_drill, verify_drill
@@ -65,6 +65,13 @@ def section(server: NameServer, name: str, **keys: object) -> dict[str, object]:
 
 def dns_of(server: NameServer, name: str, **keys: object) -> DrillDns:
     return DrillDns.model_validate(section(server, name, **keys))
+
+
+def explain_move(dns: DrillDns) -> str:
+    """Return why the records could not be moved now."""
+    with pytest.raises(DnsError) as raised:
+        prove_move(dns.move)
+    return str(raised.value)
 
 
 def move(dns: DrillDns) -> CommandEnd:

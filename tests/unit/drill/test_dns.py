@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dns.flags
 import dns.message
+import dns.query
 import dns.rcode
 import dns.rrset
 import dns.tsig
@@ -19,8 +21,16 @@ import dns.tsigkeyring
 import dns.update
 import pytest
 
+from k2ktui.config.drill_dns import _MOST_RECORDS
 from k2ktui.drill import dns_server
-from k2ktui.drill.dns_server import DnsError, move_records, prove_move, read_records
+from k2ktui.drill.dns_server import (
+    DnsError,
+    NoAnswer,
+    Unreachable,
+    move_records,
+    prove_move,
+    read_records,
+)
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.tsig_key import UnusableKey, read_key
 from k2ktui.engine.drill.checks import DrillPhase
@@ -104,6 +114,14 @@ def test_the_key_of_a_file(tmp_path: Path) -> None:
     assert SECRET not in hide_secrets(f"a hook printed {SECRET}")
 
 
+def test_a_key_may_have_any_name_of_dns(tmp_path: Path) -> None:
+    name = ".".join(["mover", "dr", "east", "kafka", "example", "com"])
+    longest = ".".join(["m" * 63] * 3 + ["m" * 61])
+    for text in (name, f"{name}.", longest):
+        path = key_file(tmp_path, KEY.replace("mover", text))
+        assert read_key(str(path)).name == text.removesuffix(".")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -114,6 +132,7 @@ def test_the_key_of_a_file(tmp_path: Path) -> None:
         (KEY.replace("mover", "mo ver"), "is not one key"),
         (KEY.replace("mover", "mo..ver"), "is not one key"),
         (KEY.replace("mover", "m" * 64), "is not one key"),
+        (KEY.replace("mover", ".".join(["m" * 63] * 4)), "is not one key"),
     ],
 )
 def test_a_file_without_a_key(tmp_path: Path, text: str, error: str) -> None:
@@ -270,7 +289,7 @@ def test_a_server_that_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         port = listener.getsockname()[1]
         with pytest.raises(DnsError, match=r"has not answered within 0\.1 s"):
             read_records(move_of(key_file(tmp_path), port))
-    with pytest.raises(DnsError, match="cannot be reached over TCP: Connection refused"):
+    with pytest.raises(Unreachable, match="cannot be reached over TCP: Connection refused"):
         read_records(move_of(key_file(tmp_path), port))
 
 
@@ -299,3 +318,59 @@ def test_what_is_not_read_back_has_failed(tmp_path: Path) -> None:
     assert code == 1 and output.endswith(
         "(NXRRSET), and nothing was overwritten: n.z A is 192.0.2.7; the file has 192.0.2.1"
     )
+
+
+def test_the_largest_move_of_a_file_fits_one_message(tmp_path: Path) -> None:
+    def values(kind: int, number: int) -> tuple[str, ...]:
+        return tuple(f"2001:db8:{kind}:{number:x}::{value:x}" for value in range(1, 21))
+
+    def name(number: int) -> str:
+        return ".".join([f"{number:02}" + "n" * 61, "n" * 63, "n" * 63, "n" * 59, "z"])
+
+    records = tuple(
+        DnsRecord(name(number), "AAAA", values(1, number), values(2, number))
+        for number in range(100)
+    )
+    assert len(records[0].name) == 253
+    move = replace(move_of(key_file(tmp_path)), records=records)
+    hangs_up: _Answer = lambda _: b""  # noqa: E731
+    with fake(signed(), hangs_up) as server:
+        largest = replace(move, port=server.port, records=records[:_MOST_RECORDS])
+        end = move_records(largest, 0.0, lambda _: None, nullcontext)
+    assert "closed the connection" in end.output, "of the reading: the update was answered"
+    update = server.asked[0]
+    assert isinstance(update, dns.update.UpdateMessage)
+    assert sum(len(part) for part in update.update) == _MOST_RECORDS * 20
+    end = move_records(replace(move, port=server.port), 60.0, lambda _: None, nullcontext)
+    assert end.code == 1
+    assert end.output.startswith("the update does not fit into one message of DNS")
+
+
+def test_records_are_read_in_time_while_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers slowly does not hold a drill for each of its records."""
+    monkeypatch.setattr(dns_server, "_READ_S", -1.0)
+    with fake(*OLD) as server, pytest.raises(NoAnswer, match="1 of 2 records were read in time"):
+        read_records(move_of(key_file(tmp_path), server.port))
+    assert len(server.asked) == 1
+    idles = list[bool]()
+    asked_meanwhile = list[bool]()
+
+    @contextmanager
+    def idle() -> Iterator[None]:
+        idles.append(True)
+        yield
+        idles.pop()
+
+    ask = dns.query.tcp
+
+    def look(*arguments: Any, **options: Any) -> dns.message.Message:
+        asked_meanwhile.append(bool(idles))
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(dns.query, "tcp", look)
+    with fake(signed(), *NEW) as server:
+        move = move_of(key_file(tmp_path), server.port)
+        assert move_records(move, 60.0, lambda _: None, idle).code == 0
+    assert asked_meanwhile == [True] * 3
