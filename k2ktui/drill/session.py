@@ -124,6 +124,7 @@ class Session:
         compared: the comparison of every row of the plan in this phase; None as for ``snapshot``.
         applied: offsets that are committed on the target, by group, topic and partition.
         reads: the first records that groups read on the target.
+        unproven_move: why it is not proven that records of DNS can be moved; "" if it is.
     """
 
     whole: Flow
@@ -142,6 +143,7 @@ class Session:
     compared: Verification | None = None
     applied: Mapping[tuple[str, str, int], int] | None = None
     reads: tuple[GroupReads, ...] | None = None
+    unproven_move: str = ""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Event = field(default_factory=threading.Event)
     _acts: bool = False

@@ -12,7 +12,7 @@ from time import time
 
 from k2ktui.config.drill import DrillRedirect
 from k2ktui.drill.client_name import ask_name, find_reached, split_name
-from k2ktui.drill.dns_server import DnsError, prove_move, read_records
+from k2ktui.drill.dns_server import DnsError, NoAnswer, Unreachable, prove_move, read_records
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import join_part, list_own_hooks, look_from_host, mark_done, run_part
@@ -35,15 +35,20 @@ from k2ktui.engine.drill.redirects import (
     cut_addresses,
     describe_transactional,
     explain_no_cluster,
+    kept_ttl,
     list_clusters,
 )
 from k2ktui.engine.drill.site_names import NameTurn, Turn
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.text import duration, list_names, safe_text
 
 _NAMED, _LATE_S = 5, 60.0
 _RESOLVES_OTHERWISE = (
     "The records have moved: look at what this host's resolver answers, and at secondary servers"
+)
+_OTHER_SERVER = (
+    "If that server is lost, resume the drill with a file that has another one in "
+    "drill.redirect.dns, or command in place of dns"
 )
 _GONE = "this host's file has no drill.redirect any more"
 
@@ -208,21 +213,37 @@ def find_held_name(session: Session) -> list[str]:
 
 
 def _explain_records(session: Session, hook: Hook) -> str:
-    """Return why records of DNS could not be moved, "" if they could: their TTL is then kept."""
+    """Return why records of DNS could not be moved, "" if they could: their TTL is then kept.
+
+    A disaster may have taken their server, too: the target is opened all the same, and the question
+    says that nothing is proven.
+    """
+    session.unproven_move = ""
     if hook.dns is None:
         return ""
     try:
-        _keep_ttl(session, hook, prove_move(hook.dns))
+        with session.peers.idle():
+            ttl_s = prove_move(hook.dns)
     except DnsError as error:
-        return str(error)
+        is_lost = session.drill.kind is DrillKind.DISASTER and _may_be_lost(error)
+        session.unproven_move = str(error) if is_lost else ""
+        return "" if is_lost else str(error)
+    _keep_ttl(session, hook, ttl_s)
     return ""
 
 
+def _may_be_lost(error: DnsError) -> bool:
+    return isinstance(error, Unreachable | NoAnswer)
+
+
 def _keep_ttl(session: Session, hook: Hook, ttl_s: int) -> None:
-    """Keep how long caches may have the records that stand now; the next write contains it."""
+    """Keep how long caches may have the records that stand now; the next write contains it.
+
+    A TTL that was made shorter meanwhile is not that of what caches got before.
+    """
     record = find_hook(session.drill, hook.digest)
     if record is not None:
-        kept = replace(record, ttl_s=ttl_s)
+        kept = replace(record, ttl_s=max(ttl_s, kept_ttl(session.drill)))
         session.change_drill(lambda drill: put_hook(drill, kept))
 
 
@@ -232,10 +253,21 @@ def describe_redirect(session: Session) -> list[str]:
     if not session.drill.redirects or part is None:
         return []
     hook, sharing = part[1], session.peers.describe_sharing()
-    move = "" if hook.dns is None else describe_move(hook.dns, _kept_ttl(session, hook))
+    move = _describe_records(session, hook.dns)
     transactional = describe_transactional(_list_transactional(session))
     lines = [f"Next is the {describe_hook(hook)}", sharing, move, PRODUCER_IDS, transactional]
     return [line for line in lines if line]
+
+
+def _describe_records(session: Session, move: DnsMove | None) -> str:
+    if move is None:
+        return ""
+    if not session.unproven_move:
+        return describe_move(move, kept_ttl(session.drill))
+    return (
+        f"It is not proven that the records can be moved: {session.unproven_move}. The target may "
+        f"be opened; the redirect fails while this is so. {_OTHER_SERVER}."
+    )
 
 
 def _list_transactional(session: Session) -> list[str] | None:
@@ -245,7 +277,7 @@ def _list_transactional(session: Session) -> list[str] | None:
     try:
         with closing(session.open_logs()) as logs:
             return list_transactional(session.source, logs.topics())
-    except (ConnectionFailed, TimedOut):
+    except K2kError:  # it only informs: whatever it is, the target may be opened
         return None
 
 
@@ -269,7 +301,8 @@ def run_redirect(session: Session) -> PhaseResult:
         # What this host's resolver says of a name proves nothing of records that others ask for.
         is_moved = look()[0] if hook.dns is None else _are_moved(session, hook, hook.dns)
     except DnsError as error:
-        return failed(str(error), hand)
+        other = [f"{_OTHER_SERVER}."] if _may_be_lost(error) else []
+        return failed(str(error), *other, hand)
     if is_moved:
         what = "the name leads" if hook.dns is None else "its records lead"
         mark_done(session, hook, f"not run: {what} to the target")
@@ -280,6 +313,8 @@ def run_redirect(session: Session) -> PhaseResult:
             return failed(f"not moved: {turn.why}", session.peers.advise_stay(), *by_person)
         if turn.turn is Turn.FOLLOW:
             followed = f"not run: {turn.why}"
+            if problem := _explain_unmoved(session, hook):
+                return failed(f"{problem}, although {turn.why}", hand)
         elif held := _move(session, redirect, hook, hand):
             return held
     _await_caches(session, hook)
@@ -312,22 +347,32 @@ def _are_moved(session: Session, hook: Hook, move: DnsMove) -> bool:
     Raises:
         DnsError: the server does not say, or the records lead elsewhere.
     """
-    stand, known = read_records(move), _kept_ttl(session, hook)
+    with session.peers.idle():
+        stand = read_records(move)
     if has_moved(move, stand):
-        _keep_ttl(session, hook, known or longest_ttl(stand))
+        _keep_ttl(session, hook, kept_ttl(session.drill) or longest_ttl(stand))
         return True
     if problem := explain_not_source(move, stand):
         raise DnsError(problem)
-    # A TTL that was made shorter meanwhile is not that of what caches got before.
-    _keep_ttl(session, hook, max(known, longest_ttl(stand)))
+    _keep_ttl(session, hook, longest_ttl(stand))
     return False
+
+
+def _explain_unmoved(session: Session, hook: Hook) -> str:
+    """Return how records of DNS stand that another member has moved; "" if they have moved."""
+    try:
+        if hook.dns is None or _are_moved(session, hook, hook.dns):
+            return ""
+    except DnsError as error:
+        return str(error)
+    return "the records lead to the source"
 
 
 def _await_caches(session: Session, hook: Hook) -> None:
     """Wait until no cache may have the records as they stood before the redirect."""
     record = find_hook(session.drill, hook.digest)
-    ttl_s = _kept_ttl(session, hook)
-    if record is None or not ttl_s:
+    ttl_s = kept_ttl(session.drill)
+    if hook.dns is None or record is None or not ttl_s:
         return
     now = time()
     ended = now if record.ended_ms is None else record.ended_ms / 1000
@@ -345,11 +390,6 @@ def _await_caches(session: Session, hook: Hook) -> None:
         f"no cache has the former records any more: their TTL of {ttl_s:,} s is over",
         phase=str(DrillPhase.REDIRECT),
     )
-
-
-def _kept_ttl(session: Session, hook: Hook) -> int:
-    record = find_hook(session.drill, hook.digest)
-    return 0 if record is None else record.ttl_s
 
 
 def _ask_about_old_addresses(

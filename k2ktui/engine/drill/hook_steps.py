@@ -15,6 +15,7 @@ from k2ktui.engine.drill.hooks import (
     new_record,
 )
 from k2ktui.engine.drill.model import Change, ChangeStatus, Drill, PhaseStatus
+from k2ktui.engine.drill.redirects import kept_ttl
 from k2ktui.engine.drill.steps import changes_to_restore
 
 
@@ -32,9 +33,15 @@ def put_hook(drill: Drill, record: HookRecord) -> Drill:
 def with_file_hooks(drill: Drill, hooks: Sequence[Hook]) -> Drill:
     """Return the drill with the hooks of a file: what it has recorded of each of them stays.
 
-    Of hooks that the file does not have, those stay that may have run.
+    Of hooks that the file does not have, those stay that may have run. How long caches may have
+    the records of a redirect stays, too: what they got does not depend on the file.
     """
     listed = tuple(find_hook(drill, hook.digest) or new_record(hook) for hook in hooks)
+    ttl_s = kept_ttl(drill)
+    listed = tuple(
+        replace(record, ttl_s=ttl_s) if record.role is HookRole.REDIRECT else record
+        for record in listed
+    )
     digests = {record.digest for record in listed}
     gone = (r for r in drill.hooks if r.digest not in digests and r.attempts)
     return replace(drill, hooks=(*listed, *gone), hooks_digest=digest_hooks(hooks))

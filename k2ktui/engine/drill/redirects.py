@@ -73,6 +73,14 @@ def cut_addresses(drill: Drill) -> tuple[str, ...]:
     return tuple(dict.fromkeys(address for addresses in cuts for address in addresses))
 
 
+def kept_ttl(drill: Drill) -> int:
+    """Return how long caches may have the records as they stood before a redirect, also one of
+    another file, in seconds.
+    """
+    redirects = (record for record in drill.hooks if record.role is HookRole.REDIRECT)
+    return max((record.ttl_s for record in redirects), default=0)
+
+
 def list_clusters(answers: Iterable[NameAnswer]) -> list[str]:
     """Return the ids of the clusters that answer."""
     return sorted({answer.cluster for answer in answers if answer.cluster})

@@ -17,16 +17,20 @@ from k2ktui.drill import hooks
 from k2ktui.drill.checks import clients
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.drill.client_name import ask_name
+from k2ktui.drill.dns_server import DnsError, NoAnswer, Unreachable
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
 from k2ktui.drill.peers import ALONE, _Alone
 from k2ktui.drill.phases import group_protocols, redirect
-from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import Standing
-from k2ktui.engine.drill.hook_steps import put_hook
+from k2ktui.engine.drill.hook_steps import find_hook, put_hook, with_file_hooks
 from k2ktui.engine.drill.hooks import HookRecord, HookStatus, new_record
 from k2ktui.engine.drill.model import Drill, Fence, PhaseStatus, new_phases
 from k2ktui.engine.drill.redirects import NameAnswer
+from k2ktui.engine.drill.site_names import NameTurn, Turn
+from k2ktui.kafka.admin.active_producers import _producer
+from k2ktui.sync.mapping.source import NothingCopied
 from tests.support.drill.made_drills import new_drill
 from tests.unit.config.files import MINIMAL, Files
 
@@ -45,6 +49,7 @@ class FakeHost:
 
     files = ("orders.yaml",)
     peers = ALONE
+    unproven_move = ""
 
     def __init__(self, section: DrillRedirect | None, kind: DrillKind = PLANNED) -> None:
         self.set(section)
@@ -260,9 +265,9 @@ def test_properties_that_cannot_be_used_are_a_problem_of_the_answer(tmp_path: Pa
 class WaitingHost(FakeHost):
     """A session that notes for how many seconds caches are waited for, and waits for nothing."""
 
-    def __init__(self, section: DrillRedirect) -> None:
-        super().__init__(section)
-        (part,) = section.hooks(PLANNED)
+    def __init__(self, section: DrillRedirect, kind: DrillKind = PLANNED) -> None:
+        super().__init__(section, kind)
+        (part,) = section.hooks(kind)
         self.hook = new_record(part)
         self.drill = replace(self.drill, hooks=(self.hook,))
         self.waits: list[tuple[str, float | None]] = []
@@ -278,15 +283,13 @@ class WaitingHost(FakeHost):
         self.drill = put_hook(self.drill, replace(self.record, **fields))
 
 
-BY_DNS = section_of(
-    command=None,
-    dns={
-        "server": "ns1",
-        "zone": "z",
-        "records": [{"name": "n.z", "type": "A", "source": ["10.0.0.1"], "target": ["10.0.0.2"]}],
-        "key_file": "/k",
-    },
-)
+DNS_KEYS = {
+    "server": "ns1",
+    "zone": "z",
+    "records": [{"name": "n.z", "type": "A", "source": ["10.0.0.1"], "target": ["10.0.0.2"]}],
+    "key_file": "/k",
+}
+BY_DNS = section_of(command=None, dns=DNS_KEYS)
 NOW_MS = 1_700_000_000_000
 
 
@@ -357,3 +360,133 @@ def test_records_of_another_hand_are_not_moved(
     assert result.status is PhaseStatus.FAILED
     assert result.live == "n.z A is 10.0.0.7; the file has 10.0.0.1"
     assert result.findings[0].endswith(" send | nsupdate -v -k /k")
+
+
+def test_another_file_does_not_shorten_how_long_caches_are_waited_for(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The TTL belongs to what caches got before, not to the hook that was agreed to since."""
+    assert BY_DNS.dns is not None
+    host: Any = WaitingHost(BY_DNS)
+    host.put(ttl_s=3600)
+    (moved,) = BY_DNS.dns.move.records
+    other = section_of(command=None, timeout="2 m", dns=DNS_KEYS)
+    assert other.dns is not None
+    host.set(other)
+    monkeypatch.setattr(redirect, "explain_unsafe_command", lambda *_: "")
+    (part,) = other.hooks(PLANNED)
+    assert find_hook(host.drill, part.digest) is None
+    host.drill = with_file_hooks(host.drill, [part])
+    monkeypatch.setattr(redirect, "prove_move", lambda _: 30)
+    monkeypatch.setattr(redirect, "_list_transactional", lambda _: [])
+    assert redirect.find_unable(host) == []
+    assert any("TTL 3,600 s" in line for line in redirect.describe_redirect(host))
+    answers["kafka:1"] = host.drill.target_cluster
+    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing(("10.0.0.2",), 30)})
+    redirect.run_redirect(host)
+    (text, _), *_ = host.waits
+    assert "(TTL 3,600 s)" in text
+    assert host.record.ttl_s == 3600
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), NoAnswer("silent")])
+def test_a_lost_server_of_dns_does_not_hold_the_target_in_a_disaster(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: DnsError
+) -> None:
+    def ask(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(redirect, "explain_unsafe_command", lambda *_: "")
+    monkeypatch.setattr(redirect, "prove_move", ask)
+    monkeypatch.setattr(redirect, "read_records", ask)
+    host: Any = WaitingHost(BY_DNS)
+    assert redirect.find_unable(host) == [str(error)], "not in a switchover"
+    host = WaitingHost(BY_DNS, DISASTER)
+    assert redirect.find_unable(host) == []
+    remark = next(line for line in redirect.describe_redirect(host) if str(error) in line)
+    assert remark.startswith("It is not proven that the records can be moved: ")
+    result = redirect.run_redirect(host)
+    assert result.status is PhaseStatus.FAILED and result.live == str(error)
+    assert "another one in drill.redirect.dns, or command" in result.findings[0]
+    assert result.findings[1].startswith("By hand: ")
+    monkeypatch.setattr(redirect, "prove_move", lambda _: 30)
+    assert redirect.find_unable(host) == []
+    assert any("the key may move them" in line for line in redirect.describe_redirect(host))
+    error = DnsError("refuses the update")
+    monkeypatch.setattr(redirect, "prove_move", ask)
+    assert redirect.find_unable(host) == ["refuses the update"], "a server that is there is asked"
+
+
+class Following(Sharing):
+    """The peers of a member whose leader has moved the name."""
+
+    def find_turn(self, phase: DrillPhase) -> NameTurn:
+        return NameTurn(Turn.FOLLOW, "search has run it, which shares the name", leads=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "live"),
+    [
+        ("10.0.0.1", "the records lead to the source, although search has run it"),
+        ("10.0.0.7", "n.z A is 10.0.0.7; the file has 10.0.0.1, although search has run it"),
+    ],
+)
+def test_a_member_that_follows_looks_at_the_records(
+    answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, value: str, live: str
+) -> None:
+    assert BY_DNS.dns is not None
+    host: Any = WaitingHost(BY_DNS)
+    host.peers = Following()
+    (moved,) = BY_DNS.dns.move.records
+    reads = iter(["10.0.0.1", value])  # when it comes, and once the other one has moved them
+    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing((next(reads),), 300)})
+    result = redirect.run_redirect(host)
+    assert result.status is PhaseStatus.FAILED and result.live.startswith(live)
+    assert result.findings[0].startswith("By hand: ") and not host.waits
+
+
+def test_what_only_informs_does_not_keep_the_target_closed() -> None:
+    def topics() -> list[str]:
+        raise NothingCopied("nothing was replicated")
+
+    host = host_of(BOTH)
+    host.source = None
+    host.open_logs = lambda: SimpleNamespace(topics=topics, close=lambda: None)
+    assert any("which ones is not known" in line for line in redirect.describe_redirect(host))
+
+
+def test_the_check_says_how_long_caches_have_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Files(tmp_path).load(MINIMAL).config
+    settings = SimpleNamespace(redirect=BY_DNS)
+    context: Any = SimpleNamespace(
+        config=SimpleNamespace(drill=settings, source=config.source, target=config.target),
+        facts=DrillFacts(PLANNED),
+        expects_source=True,
+        cluster_id=lambda _: "S",
+    )
+    monkeypatch.setattr(clients, "explain_unsafe_command", lambda *_: "")
+    monkeypatch.setattr(clients, "ask_name", lambda *_: [NameAnswer("kafka:1", "S")])
+    monkeypatch.setattr(clients, "find_many_hosts", lambda _: [])
+    monkeypatch.setattr(clients, "find_shared", lambda *_: [])
+    monkeypatch.setattr(clients, "prove_move", lambda _: 3600)
+    finding = clients.check_name(context)
+    assert finding.outcome is DrillCheckOutcome.PASS
+    assert finding.evidence.endswith("answer as the source; TTL of its records: 3,600 s")
+
+
+def test_a_producer_is_transactional_before_its_first_transaction_ends() -> None:
+    def told(coordinator_epoch: int, start: int) -> bool:
+        return _producer(
+            SimpleNamespace(
+                producer_id=1,
+                producer_epoch=0,
+                last_timestamp=-1,
+                current_txn_start_offset=start,
+                coordinator_epoch=coordinator_epoch,
+            )
+        ).is_transactional
+
+    assert told(0, -1) and told(-1, 0) and told(0, 5)
+    assert not told(-1, -1)
