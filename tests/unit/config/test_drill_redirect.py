@@ -19,6 +19,8 @@ DNS = (
     "{name: kafka.example, type: A, source: [192.0.2.9, 192.0.2.1], target: [198.51.100.1]}, "
     f"{{name: {ALIAS}}}]}}"
 )
+# With those two, one more than a file may have.
+MANY = "".join(f"{{name: n{number}.example, {OTHER_A}}}, " for number in range(19))
 CUT = "set server a/e state maint", "set server b/e state maint"
 SHUT = "shutdown sessions server a/e", "shutdown sessions server b/e"
 
@@ -116,6 +118,7 @@ def test_what_dns_is_told(files: Files) -> None:
         ("ns1", "'${env:string:TOKEN}'", "no template"),
         ("zone: Example.", "zone: '${env:string:TOKEN}'", "in the zone"),
         ("[192.0.2.9, 192.0.2.1]", "[]", "drill.redirect.dns.records"),
+        ("records: [", f"records: [{MANY}", "drill.redirect.dns.records"),
     ],
 )  # fmt: skip
 def test_records_that_are_refused(files: Files, before: str, after: str, error: str) -> None:

@@ -270,3 +270,9 @@ def test_a_record_without_names_is_as_before() -> None:
     assert "names" not in drill_body(plain)["drill"]["site"]
     whole = member(0, named(1, 0))
     assert read_drill(whole.id, drill_body(whole)) == whole
+
+
+def test_what_has_to_be_the_same_is_named() -> None:
+    with pytest.raises(Refused) as raised:
+        plan_names([use("a", "k:1"), use("b", "k:1", digest="e")])
+    assert "the same name, commands, haproxy or dns, and time-out" in raised.value.hint
