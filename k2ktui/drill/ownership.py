@@ -109,7 +109,7 @@ def own_drill(
     preview: Callable[[Session], Sequence[str]],
     paths: Paths = NO_PATHS,
     also_over: bool = False,
-    signing: Signing | None = None,
+    signing: Callable[[Actor], Signing | None] = lambda _: None,
 ) -> Iterator[Session]:
     """Become the owner of a drill, asking first if another process acts on it.
 
@@ -124,7 +124,7 @@ def own_drill(
         preview: returns what the record would change.
         paths: the paths that the command names.
         also_over: whether the drill may be over.
-        signing: how its report is signed if it ends.
+        signing: returns how its report is signed if it ends; it may ask for a passphrase.
 
     Raises:
         ConfigError: there is no such drill.
@@ -139,7 +139,7 @@ def own_drill(
     except K2kError:
         store.close()
         raise
-    session = actor.connect(drill, store, paths, signing)
+    session = actor.connect(drill, store, paths, None)
     try:
         _refuse_over(drill, also_over=also_over)
         _refuse_shape(drill)
@@ -158,6 +158,7 @@ def own_drill(
                 )
             text = f"taken over from {safe_text(drill.owner)}, {text}"
             log.info("drill %s: %s", drill_id, text)
+        session.signing = signing(actor)
         owners = read_owners(flow.config, target, drill_id)
         session.drill = shown = store.read(drill_id)
         doubt = find_doubt(flow.config, target, store, drill_id, owners)
@@ -172,15 +173,16 @@ def own_drill(
             _refuse_shape(newest)
             _refuse_topics(newest, flow)
             _refuse_paths(newest, files, paths)
-            if _content(newest) != _content(shown) and not newest.is_over:
+            now = ""
+            if _content(newest) != _content(shown):
                 now = find_doubt(flow.config, target, store, drill_id, owners)
-                if now:
-                    raise Refused(
-                        f"the record of drill {safe_text(drill_id)} was changed meanwhile: {now}",
-                        unchanged=_UNCHANGED,
-                        hint="Repeat the command: it shows what the record is now.",
-                    )
-            return replace(newest, doubt=doubt or newest.doubt)
+            if now and not newest.is_over:
+                raise Refused(
+                    f"the record of drill {safe_text(drill_id)} was changed meanwhile: {now}",
+                    unchanged=_UNCHANGED,
+                    hint="Repeat the command: it shows what the record is now.",
+                )
+            return replace(newest, doubt=doubt or now or newest.doubt)
 
         session.open(new_token(), text, owned)
         yield session

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from k2ktui.drill.authorship import Owners, find_doubt, read_owners
 from k2ktui.drill.changes.handler import ChangeHandler, read_change
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.operator import UnaskedOperator
@@ -25,7 +26,7 @@ from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.moves.positions import PositionPlan
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import move_topics, read_moved
@@ -143,13 +144,30 @@ def set_fences(session: Session, ids: Collection[str], status: ChangeStatus) -> 
 def rewrite_drill(
     session: Session, drill: Drill, text: str, change: Callable[[Drill], Drill]
 ) -> None:
-    """Change a drill of the forward pipeline that is over, and the hash of its report."""
+    """Change a drill of the forward pipeline that is over, and the hash of its report.
+
+    It becomes a record that this process has written: if it was not proven who had, it says so.
+    """
     forward = session.forward
     store = DrillStore(forward.config, forward.target)
+    try:
+        owners = read_owners(forward.config, forward.target, drill.id)
+    except (ConnectionFailed, TimedOut) as error:  # it stops no failback, nor its abort
+        owners = Owners(unknown=error.message)
+
+    def owned(_: Drill) -> Drill:
+        """Read again what former owners have written until they were fenced."""
+        try:
+            newest = store.read_settled(drill.id)
+            doubt = find_doubt(forward.config, forward.target, store, drill.id, owners)
+        except (ConnectionFailed, TimedOut) as error:
+            newest, doubt = drill, error.message
+        return replace(newest if newest.is_over else drill, doubt=doubt or newest.doubt)
+
     with closing(
         Session(forward.flow, drill, store, UnaskedOperator(), session.may, forward.files)
     ) as owner:
-        owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
+        owner.open(session.drill.session, f"{text} by failback {session.drill.id}", owned)
         owner.change_drill(change)
         finish_drill(owner, owner.drill.status)
 
