@@ -102,7 +102,18 @@ def why_others_may_write(path: Path, *, is_socket: bool = False) -> str:
                 return f"{'the file' if part == real else 'its folder'} {reason}"
     except OSError as error:
         return f"it cannot be looked at ({error.strerror})"
+    except RuntimeError:  # what Path.resolve raises before Python 3.13
+        return "it is a loop of symbolic links"
     return ""
+
+
+def why_others_may_replace(directory: Path) -> str:
+    """Return why somebody other than this user and root may replace files of a directory, or "".
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    return _why_writable(directory)
 
 
 def why_others_may_read(path: Path) -> str:

@@ -182,10 +182,16 @@ def ask(name: str, what: str = "continue") -> bool:
 
 
 def ask_passphrase() -> Callable[[str], str] | None:
-    """Return what asks for the passphrase of a key, given its name; None without a terminal."""
+    """Return what asks once for the passphrase of a key, given its name; None without a terminal.
+
+    Enter alone is an empty one.
+    """
 
     def prompt(key: str) -> str:
-        typed: str = click.prompt(f"Passphrase of {key}", hide_input=True, err=True)
+        question = f"Passphrase of {key} (Enter alone: the report is not signed)"
+        typed: str = click.prompt(
+            question, hide_input=True, default="", show_default=False, err=True
+        )
         return typed
 
     return prompt if can_ask() else None

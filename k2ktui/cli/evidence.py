@@ -32,6 +32,7 @@ from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import counted, moment, safe_message, safe_text
 
 _NOTHING_READ = "Nothing was verified."
+_NOT_COMPARED = "rehearsals that a report lists are not compared: they may have ended later"
 _PATH = click.Path(path_type=Path)
 _KEYS = options.value(
     "--key keys",
@@ -69,17 +70,18 @@ def verify(
     """Verify files; findings if one is not as it was signed, or a sequence has gaps."""
     verified = verify_files(paths, [read_public_key(key) for key in keys])
     problems = [*verified.problems, *compare_reports(verified.evidence, reports)]
+    notes = [*verified.notes, *([_NOT_COMPARED] if reports else [])]
     if as_json:
         print_json(
             {
                 "files": [_file_json(one) for one in verified.files],
                 "problems": problems,
-                "notes": verified.notes,
+                "notes": notes,
             }
         )
     else:
         _print_files(verified)
-        print_notes(verified.notes)
+        print_notes(notes)
         for problem in problems:
             click.echo(problem, err=True)
         valid = sum(one.evidence is not None for one in verified.files)
@@ -132,6 +134,7 @@ def _file_json(one: VerifiedFile) -> dict[str, Any]:
         "signed_ms": document.signed_ms,
         "source_cluster": document.source_cluster,
         "target_cluster": document.target_cluster,
+        "has_findings": document.has_findings,
         "failed_checks": document.failed_checks,
         "summary": document.summary,
     }
@@ -154,8 +157,14 @@ def _file_json(one: VerifiedFile) -> dict[str, Any]:
     type=click.IntRange(1),
 )
 @options.value("-o --output", "FILE", "File to write the HTML page to.", required=True, type=_PATH)
+@options.json
 def summary(
-    directory: Path, keys: tuple[Path, ...], since: str | None, last: int | None, output: Path
+    directory: Path,
+    keys: tuple[Path, ...],
+    since: str | None,
+    last: int | None,
+    output: Path,
+    as_json: bool,
 ) -> int:
     """Write the page; findings as for ``verify``, of all files of the directory."""
     try:
@@ -171,9 +180,13 @@ def summary(
         title += f" since {moment(since_ms / 1000)}"
     page = render_html(make_summary(verified, chosen, title))
     write_file(output, page.encode(), "the summary could not be written to {path}: {why}")
-    for problem in verified.problems:
-        click.echo(problem, err=True)
-    print_note(f"The summary of {counted(len(chosen), 'drill')} is in {safe_text(output)}.")
+    if as_json:
+        drills = [one.drill_id for one in chosen]
+        print_json({"file": str(output), "drills": drills, "problems": verified.problems})
+    else:
+        for problem in verified.problems:
+            click.echo(problem, err=True)
+        print_note(f"The summary of {counted(len(chosen), 'drill')} is in {safe_text(output)}.")
     return ExitCode.FINDINGS if verified.problems else ExitCode.OK
 
 
@@ -200,11 +213,16 @@ def _verify_directory(directory: Path, keys: Sequence[Path]) -> Verified:
 )
 @click.argument("drill_id", metavar="ID")
 @options.file
-def sign(drill_id: str, files: tuple[str, ...]) -> int:
+@options.json
+def sign(drill_id: str, files: tuple[str, ...], as_json: bool) -> int:
     """Sign a report that was not signed when the drill ended."""
     flow = load_flow(files)
     # It loads Kafka's clients, which verify does without.
     from k2ktui.drill.signing import sign_later
 
-    click.echo(safe_text(sign_later(flow, files, drill_id, ask_passphrase())))
+    path = sign_later(flow, files, drill_id, ask_passphrase())
+    if as_json:
+        print_json({"drill": drill_id, "file": str(path)})
+    else:
+        click.echo(safe_text(path))
     return ExitCode.OK

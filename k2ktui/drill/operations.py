@@ -316,7 +316,7 @@ def resumed_drill(actor: Actor, drill_id: str, how: ResumeOptions) -> Iterator[S
         take_over=how.take_over,
         preview=preview_resume,
         paths=paths,
-        signing=prepare_signing(actor),
+        signing=prepare_signing,
     ) as session:
         _refuse_resume(session.drill, how)
         take_hooks(session)
@@ -391,7 +391,7 @@ def abort_drill(
         take_over=take_over,
         preview=preview_abort,
         paths=Paths(forward=forward),
-        signing=prepare_signing(actor),
+        signing=prepare_signing,
     ) as session:
         if not can_go_back(session.drill):
             raise _past_return(session.drill)

@@ -29,6 +29,8 @@ from k2ktui.text import counted, duration, list_names, moment, safe_message, saf
 
 ENDED = "ended"
 _LISTED_GROUPS, _LISTED_REHEARSALS, _LISTED_TOPICS = 200, 30, 20
+UNSIGNED = "the report was not signed at the drill's end"
+"""How a finding about a report begins that was to be signed."""
 # The check that compares the measured RPO and RTO with the objectives.
 MEASURES = "D46"
 
@@ -48,6 +50,11 @@ def has_findings(drill: Drill) -> bool:
     if drill.blockers or (_has_moved(drill) and harmed):
         return True
     return any(record.findings or record.status is PhaseStatus.FAILED for record in drill.phases)
+
+
+def is_unsigned(drill: Drill) -> bool:
+    """Return whether the report of a drill that was aborted was to be signed, and was not."""
+    return any(text.startswith(UNSIGNED) for text in drill.blockers)
 
 
 def _has_moved(drill: Drill) -> bool:
@@ -363,9 +370,10 @@ def make_report(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> Report:
     begun = f"Begun {began} by {safe_text(drill.started_by)}, k2ktui {drill.version}"
     shown = _until(drill, rehearsals)
     bad = has_findings(drill) or any(check.failed for check in drill.checks)
+    doubt = f"Not proven who wrote its record: {safe_message(drill.doubt)}"
     return Report(
         title=f"Drill {drill.id}: {drill.kind} of {safe_text(drill.pipeline)}",
-        summary=(*summarize(drill), begun),
+        summary=(*summarize(drill), begun, *([doubt] if drill.doubt else [])),
         sections=tuple(_sections(drill, shown)),
         is_good=not bad if drill.is_over else None,
         drill=drill,

@@ -19,7 +19,7 @@ from k2ktui.drill.evidence.keys import SigningKey, read_signing_key
 from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.files import split_files
 from k2ktui.drill.ownership import Actor
-from k2ktui.drill.report import verify_report
+from k2ktui.drill.report import UNSIGNED, verify_report
 from k2ktui.drill.session import Session, Signing, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -81,9 +81,13 @@ def prepare_signing(actor: Actor, *, has_begun: bool = False) -> Signing | None:
     try:
         key = _read_key(config, directory, actor.ask_secret)
     except ConfigError as error:
-        log.warning("drills of %s cannot be signed: %s", config.name, error.message)
-        return Signing(directory, error)
-    return Signing(directory, key, has_begun=has_begun)
+        reason = error
+    except (OSError, ValueError) as error:  # of paths or passphrases that nobody has foreseen
+        reason = ConfigError(f"the key or its directory cannot be used: {safe_message(error)}")
+    else:
+        return Signing(directory, key, has_begun=has_begun)
+    log.warning("drills of %s cannot be signed: %s", config.name, reason.message)
+    return Signing(directory, reason)
 
 
 def _read_key(
@@ -116,16 +120,27 @@ def end_drill(session: Session, status: DrillStatus) -> None:
     except (K2kError, OSError) as error:
         text = _explain(session.drill, error)
         log.warning("drill %s: %s", session.drill.id, text)
-        session.change_drill(lambda drill: _with_finding(drill, text))
-        finish_drill(session, status)
+        _record_finding(session, status, text)
         return
     log.info("drill %s: signed report in %s", session.drill.id, path)
+
+
+def _record_finding(session: Session, status: DrillStatus, text: str) -> None:
+    """Add a finding to a drill that has ended, unless it can no longer be written."""
+    ended = session.drill
+    session.change_drill(lambda drill: _with_finding(drill, text))
+    try:
+        finish_drill(session, status)
+    except K2kError as error:
+        log.warning("drill %s: this finding could not be written: %s", ended.id, error.message)
+        # As its last event has it: with an unwritten finding, its report would look changed.
+        session.change_drill(lambda _: ended)
 
 
 def _explain(drill: Drill, error: K2kError | OSError) -> str:
     """Return why a report was not signed, and how to sign it unless that is refused as well."""
     why = error.message if isinstance(error, K2kError) else error.strerror
-    text = f"the report was not signed: {why}"
+    text = f"{UNSIGNED}: {why}"
     if isinstance(error, Refused):
         return text
     return f"{text}; correct it, and sign: k2ktui evidence sign {safe_text(drill.id)} -f FILE"

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.changes import ask_passphrase
-from k2ktui.cli.drill.operators import TerminalOperator, describe_site_way_back
+from k2ktui.cli.drill.operators import ALL, TerminalOperator, describe_site_way_back
 from k2ktui.cli.drill.options import DrillFlags, failback_options
 from k2ktui.cli.terminal.files import access_to, load_flow, write_file
 from k2ktui.cli.terminal.notes import StatusLine, print_note
 from k2ktui.cli.terminal.tables import print_json, print_table
 from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.drill.progress import CHOOSE, STOPPED, list_phases
-from k2ktui.drill.report import has_findings, report_json, report_markdown, summarize
+from k2ktui.drill.report import (
+    has_findings,
+    is_unsigned,
+    report_json,
+    report_markdown,
+    summarize,
+)
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_of, keeps_effects
 from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, describe_record, hook_json
@@ -127,7 +133,9 @@ class PipelineDrills:
 
         may = access_to(self.flow.config, unlock=self._flags.unlock)
         with open_operator(self._flags) as operator:
-            yield Actor(self.flow, self._files, may, operator, ask_secret=ask_passphrase())
+            # Who confirms everything in advance may be a script with a terminal.
+            asked = None if ALL in self._flags.yes_to else ask_passphrase()
+            yield Actor(self.flow, self._files, may, operator, ask_secret=asked)
 
     def dry_run(self, kind: DrillKind, options: DrillOptions) -> int:
         """Print what a drill would do."""
@@ -180,7 +188,7 @@ class PipelineDrills:
             if command := self._way_back(drill):
                 click.echo(f"The way back, when the source answers: {command}", err=True)
         if drill.status is DrillStatus.ABORTED:
-            return _exit_code(keeps_effects(drill))
+            return _exit_code(keeps_effects(drill) or is_unsigned(drill))
         return _exit_code(not drill.is_over or has_findings(drill))
 
     def _find_signed(self, drill: Drill) -> Path | None:
@@ -341,7 +349,8 @@ class DirectoryDrills:
             click.echo(f"Report: k2ktui drill report {name} -d DIR", err=True)
         if site.status is DrillStatus.ABORTED:
             aborted = [drill for drill in site.drills if drill.status is DrillStatus.ABORTED]
-            return _exit_code(any(map(keeps_effects, aborted)) or bool(site.mark.left_out))
+            bad = any(keeps_effects(drill) or is_unsigned(drill) for drill in aborted)
+            return _exit_code(bad or bool(site.mark.left_out))
         return _exit_code(site_has_findings(site))
 
     def list(self) -> int:

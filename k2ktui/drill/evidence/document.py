@@ -15,13 +15,14 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from k2ktui.drill.facts import GroupReads
-from k2ktui.drill.report import measure, report_json
+from k2ktui.drill.report import has_findings, measure, report_json
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
     MalformedRecord,
     field,
+    flag,
     integer,
     items,
     mapping,
@@ -91,6 +92,7 @@ class Evidence:
         status: how it ended.
         ended_ms: when it ended, epoch milliseconds.
         summary: the first lines of the report, its result first.
+        has_findings: whether something was found that an operator should know or fix.
         failed_checks: ids of the checks that failed.
         source_cluster, target_cluster: ids of the clusters; the source's may be unknown.
         figures: what was measured, by name (:class:`~k2ktui.drill.facts.DrillMeasures`).
@@ -109,6 +111,7 @@ class Evidence:
     status: DrillStatus
     ended_ms: int
     summary: tuple[str, ...]
+    has_findings: bool
     failed_checks: tuple[str, ...]
     source_cluster: str
     target_cluster: str
@@ -152,6 +155,7 @@ def write_document(
         "signed_by": signed_by,
         "signed": str(signed),
         "versions": dict(versions),
+        "has_findings": has_findings(drill),
         "figures": asdict(measure(drill)),
         "reads": None if reads is None else [_sum_up(read) for read in reads],
         "report": report_json(drill),
@@ -205,6 +209,7 @@ def read_document(content: bytes) -> Evidence:
         status=_one_of(DrillStatus, field(report, "status")),
         ended_ms=integer(field(report, "ended_ms"), high=LARGEST_MS),
         summary=tuple(map(text, items(field(report, "summary"), _MOST_LINES))),
+        has_findings=flag(field(body, "has_findings")),
         failed_checks=tuple(
             text(field(check, "id")) for check in checks if field(check, "outcome") == "fail"
         ),

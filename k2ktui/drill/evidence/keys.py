@@ -74,6 +74,11 @@ def read_signing_key(
     secret: bytes | None = None
     if b"ENCRYPTED" in content:
         secret = _find_passphrase(path, passphrase_file, ask)
+    elif passphrase_file is not None:
+        raise ConfigError(
+            f"the key {shown} has no passphrase, and drill.sign.passphraseFile names one",
+            hint="Leave passphraseFile out, or encrypt the key: openssl pkey -in FILE -aes-256-cbc",
+        )
     try:
         private = serialization.load_pem_private_key(content, secret)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

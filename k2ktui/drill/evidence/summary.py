@@ -88,13 +88,12 @@ def _row(evidence: Evidence) -> tuple[str, ...]:
     rpo = _number(records)
     if records is None and least is not None:
         rpo = f"at least {_number(least)}"
-    is_done = evidence.status is DrillStatus.DONE
     return (
         moment(evidence.ended_ms / 1000),
         safe_text(evidence.pipeline),
         str(evidence.place.sequence),
         f"{evidence.kind.noun} {safe_text(evidence.drill_id)}",
-        ("fail" if evidence.failed_checks else "pass") if is_done else str(evidence.status),
+        _result(evidence),
         rpo,
         _seconds(figures.get("rpo_s")),
         _rto(figures),
@@ -103,6 +102,13 @@ def _row(evidence: Evidence) -> tuple[str, ...]:
         f"{evidence.signed.describe()}, {safe_text(evidence.signed_by)}, "
         f"{moment(evidence.signed_ms / 1000)}, key {evidence.key[:16]}",
     )
+
+
+def _result(evidence: Evidence) -> str:
+    """Return how a drill has ended, as its command's exit code had it."""
+    if evidence.status is not DrillStatus.DONE:
+        return str(evidence.status)
+    return "findings" if evidence.has_findings or evidence.failed_checks else "pass"
 
 
 def _rto(figures: Mapping[str, Any]) -> str:

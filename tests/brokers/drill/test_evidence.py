@@ -117,7 +117,9 @@ def test_a_resumed_drill_is_signed_as_such_and_a_forged_one_not_at_all(
         (path,) = documents(pair)
         if forges:
             (finding,) = findings
-            assert finding.startswith("the report was not signed: it is not proven"), findings
+            assert finding.startswith(
+                "the report was not signed at the drill's end: it is not proven"
+            ), findings
             # The process that ended it wrote the record, with what it had read.
             said = k2ktui("evidence", "sign", drill.id, "-f", pair.file, code=5).stderr
             assert "not proven" in said

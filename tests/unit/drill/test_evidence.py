@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -16,13 +17,16 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 
-from k2ktui.drill.evidence.directory import read_signed, signature_path
+from k2ktui.drill.evidence import directory
+from k2ktui.drill.evidence.directory import read_signed, signature_path, why_not_writable
 from k2ktui.drill.evidence.document import FORMAT, LARGEST_BYTES
 from k2ktui.drill.evidence.keys import read_public_key, read_signing_key
 from k2ktui.drill.evidence.summary import choose, make_summary
 from k2ktui.drill.evidence.verification import verify_files
 from k2ktui.drill.report_html import render_html
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.engine.drill.model import DrillFigures
+from k2ktui.errors import ConfigError, Refused, TimedOut
+from k2ktui.runtime.paths import locked
 from tests.support.drill.made_drills import rehearsed, switched_over
 from tests.support.drill.pages import HOSTILE, Page
 from tests.support.drill.signed import Signings, make_key, write_key
@@ -82,8 +86,10 @@ def test_a_passphrase_is_asked_for_or_in_a_file(tmp_path: Path) -> None:
         assert "two words" not in str(caught.value)
     with pytest.raises(ConfigError, match="nobody can be asked"):
         read_signing_key(private, None, None)
+    with pytest.raises(ConfigError, match=r"has no passphrase, and drill\.sign.passphraseFile"):
+        read_signing_key(write_key(tmp_path / "plain.pem"), file, None)
     file.chmod(0o640)
-    with pytest.raises(ConfigError, match=r"passphrase .* may be read by others"):
+    with pytest.raises(ConfigError, match=r"passphrase .* can be read by others"):
         read_signing_key(private, file, None)
 
 
@@ -184,8 +190,8 @@ def test_a_report_is_never_overwritten(files: Signings) -> None:
     assert {path: path.read_bytes() for path in files.directory.iterdir()} == before
 
 
-def test_a_killed_signing_leaves_nothing_that_stops_the_next(files: Signings) -> None:
-    """Its signature may be there, and the document not."""
+def test_a_signature_without_its_document_does_not_stop_the_next(files: Signings) -> None:
+    """A killed process may leave one."""
     left = files.directory / "orders-000006.next.json.sig"
     left.write_bytes(b"half")
     path = files.sign(replace(rehearsed(1), id="next"))
@@ -200,12 +206,83 @@ def test_files_are_private_and_a_directory_that_exists_stays_as_it_is(files: Sig
     assert files.directory.stat().st_mode & 0o777 == 0o750
 
 
-def test_a_damaged_newest_report_does_not_take_its_number_again(files: Signings) -> None:
-    """It is passed over: who verifies is told of both."""
+def test_the_number_of_a_damaged_newest_report_is_not_given_again(files: Signings) -> None:
     path = files.paths[4]
     path.write_bytes(path.read_bytes()[:-5])
-    assert files.sign(replace(rehearsed(1), id="next")).name == "orders-000005.next.json"
-    assert len(files.verify().problems) == 1
+    assert files.sign(replace(rehearsed(1), id="next")).name == "orders-000006.next.json"
+    damaged, gap = files.verify().problems
+    assert path.name in damaged and "number 5 is missing" in gap
+
+
+def test_a_report_whose_signature_is_gone_keeps_its_number(files: Signings) -> None:
+    signature = signature_path(files.paths[4])
+    kept = signature.read_bytes()
+    signature.unlink()
+    assert files.sign(replace(rehearsed(1), id="next")).name == "orders-000006.next.json"
+    signature.write_bytes(kept)
+    assert files.verify().problems == (), "it is continued as it was"
+
+
+def test_what_cannot_be_read_stops_a_signing(
+    files: Signings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, _: int) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "read_bounded", fail)
+        with pytest.raises(PermissionError):
+            files.sign(replace(rehearsed(1), id="next"))
+    (files.directory / "orders-000009.folder.json").mkdir()
+    with pytest.raises(ConfigError, match="cannot be a signed report") as caught:
+        files.sign(replace(rehearsed(1), id="next"))
+    assert caught.value.unchanged == "Nothing was signed."
+
+
+def test_a_full_disk_leaves_no_part_of_a_report(
+    files: Signings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(files.directory.iterdir())
+    link = os.link
+
+    def full(source: str, target: Path) -> None:
+        if target.suffix == ".json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.sign(replace(rehearsed(1), id="next"))
+    assert sorted(files.directory.iterdir()) == before
+
+
+def test_a_lock_is_not_waited_for_for_long(
+    files: Signings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_LOCK_WAIT_S", 0.1)
+    with locked(files.directory / ".lock"):
+        assert why_not_writable(files.directory) == "", "looking does not wait"
+        with pytest.raises(TimedOut) as caught:
+            files.sign(replace(rehearsed(1), id="next"))
+    assert caught.value.unchanged == "Nothing was signed." and "sign" in caught.value.hint
+
+
+def test_a_directory_is_tried_before_it_is_needed(
+    files: Signings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(files.directory.iterdir())
+    assert why_not_writable(files.directory) == ""
+    assert sorted(files.directory.iterdir()) == before
+    assert "File name too long" in why_not_writable(tmp_path / ("x" * 300) / "y")
+    files.directory.chmod(0o777)
+    assert why_not_writable(files.directory) == "can be written by everybody"
+    files.directory.chmod(0o700)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    assert why_not_writable(files.directory) == "cannot be written: No space left on device"
 
 
 # Files that are no evidence, or hostile.
@@ -309,6 +386,18 @@ def test_a_page_lists_what_is_verified_and_what_is_wrong_first(files: Signings) 
     assert "<script" not in page and "the highest number is 5" in shown
     listed = [text for text in texts if text.startswith("rehearsal 2026")]
     assert len(listed) == 4, "one of the five is not what was signed"
+
+
+def test_a_drill_that_lost_records_does_not_pass(files: Signings) -> None:
+    """None of its checks failed: what is missing was counted after them."""
+    files.sign(replace(switched_over(), id="lossy", figures=DrillFigures(rpo_records=900)))
+    assert [one.has_findings for one in files.verify().evidence] == [False] * 5 + [True]
+    verified = files.verify()
+    page = make_summary(verified, choose(verified, 0, None), "Signed reports")
+    rows = next(section.rows for section in page.sections if section.title == "Drills")
+    results = {row[3].split()[-1]: row[4] for row in rows}
+    assert results.pop("lossy") == "findings"
+    assert set(results.values()) == {"pass"}
 
 
 def test_a_page_of_a_quarter_has_its_drills_and_problems_of_all(files: Signings) -> None:

@@ -94,6 +94,7 @@ def evidence_summary(folder: Path) -> list[Typed]:
     return [
         typed(write),
         typed(f"{write} --since 2026-11-21T09:00:00Z --last 1"),
+        typed(f"{write} --last 1 --json"),
         typed(f"{write} --since yesterday"),
         typed(f"{write} --last 0"),
         typed("evidence summary evidence --key key2.pub -o page.html"),
@@ -110,10 +111,12 @@ def evidence_sign(folder: Path) -> list[Typed]:
     drill = rehearsed()
     sign = f"evidence sign {files}"
     other = replace(drill, id="20261121-115851-d2d2")
+    third = replace(drill, id="20261121-115852-d3d3")
     none = write_sign(folder, "none", key=str(folder / "gone.pem"))
     return [
         typed(f"{sign} {drill.id}", of_kept(drill)),
         typed(f"{sign} {drill.id}", of_kept(drill)),
+        typed(f"{sign} {third.id} --json", of_kept(third)),
         typed(f"{sign} {fencing().id}", of_kept(fencing())),
         typed(f"{sign} {other.id}", of_kept(other, doubt="its record is gone")),
         typed(
