@@ -91,6 +91,13 @@ def _parser() -> argparse.ArgumentParser:
         help="copy a compacted topic, too, that is not proven; expect that nobody else is said to "
         "have written to any copy, until somebody has",
     )
+    add(
+        "--strays-within",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="with --writers: until the watch says that somebody has",
+    )
     add("--seed", type=int, default=1, help="decides faults and traffic; when, decides the clock")
     add("--mode", choices=("shared", "exclusive"), default="shared", help="coordination.mode")
     add("--fault", action="append", choices=FAULTS, help="only this one; can be repeated")
@@ -170,10 +177,13 @@ class Soak:
         with compacted_traffic(source, self._dice.randrange(1 << 30), pause) as scene.unproven:
             self._soak(scene, topics)
             living, fresh = writers.living, writers.fresh
+            within_s = self._options.strays_within
+            what = "it is known of all target partitions who wrote to them"
+            eventually(lambda: living.told, lambda: f"{what}: {living.reasons}", within_s)
             _say(event="writers", living=asdict(living), fresh=asdict(fresh), said=writers.said)
             if writers.said:
                 raise AssertionError(f"{len(writers.said)} views had strange records")
-            _say(event="strays", seen_after_s=write_strays(scene, writers))
+            _say(event="strays", seen_after_s=write_strays(scene, writers, within_s))
 
     def _soak(self, scene: Scene, topics: dict[str, int]) -> None:
         every_s, end, period = self._options.fault_every, math.inf, 0

@@ -37,7 +37,7 @@ _COMPACTED = {
 CLEANER = {"log.cleaner.backoff.ms": "2000"}
 _PLAIN, _IN_TRANSACTION = 4, 3
 STRAYS = _PLAIN + _IN_TRANSACTION
-_AT_MOST_S, _FRESH_S, _TICK_S = 10.0, 10.0, 0.2
+_FRESH_S, _TICK_S = 10.0, 0.2
 
 
 @dataclass
@@ -144,16 +144,24 @@ def compacted_traffic(source: KafkaNode, seed: int, pause: float) -> Iterator[di
         yield topics
 
 
-def write_strays(scene: Scene, watch: WritersWatch) -> float:
+def write_strays(scene: Scene, watch: WritersWatch, within_s: float) -> float:
     """Write to copies as no pipeline does; return the seconds until the living watch has all.
+
+    Each has a key of its own: none is compacted away.
+
+    Args:
+        scene: the pipeline and its target.
+        watch: whose living one must see them.
+        within_s: how long that may take, in seconds.
 
     Raises:
         AssertionError: they are not seen in time.
     """
     began = time.monotonic()
-    produce(scene.target, TOPIC, [Out(b"stray", b"k", partition=0)] * _PLAIN)
-    strays = [Out(b"stray", b"k", partition=1)] * _IN_TRANSACTION
-    produce_transaction(scene.target, TOPIC, strays, transactional_id=unique_name("stranger"))
+    strays = [Out(b"stray", b"stray %d" % n, partition=n >= _PLAIN) for n in range(STRAYS)]
+    produce(scene.target, TOPIC, strays[:_PLAIN])
+    stranger = unique_name("stranger")
+    produce_transaction(scene.target, TOPIC, strays[_PLAIN:], transactional_id=stranger)
     what = f"{STRAYS} strange records are seen"
-    eventually(lambda: watch.living.records == STRAYS, what, _AT_MOST_S)
+    eventually(lambda: watch.living.records == STRAYS, what, within_s)
     return time.monotonic() - began

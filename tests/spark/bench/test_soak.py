@@ -17,6 +17,7 @@ from bench.soak_meter import Sample, growth
 from bench.soak_writers import STRAYS, Looks
 from k2ktui.engine.mapping.strange_records import NOT_MAPPED, OtherWriters
 from k2ktui.watch.codec import dumps
+from tests.support.clusters.kafka import TIMEOUT
 from tests.unit.watch.test_strange import STRANGE, made_with
 
 
@@ -87,7 +88,7 @@ def test_a_view_with_strange_records_is_an_alarm() -> None:
 @pytest.mark.slow
 def test_a_short_one_passes(tmp_path: Path) -> None:
     options = ["--minutes=0.5", "--fault-every=12", "--fault=worker killed", "--prove-every=0.5"]
-    options += ["--load=2", "--writers"]
+    options += ["--load=2", "--writers", f"--strays-within={TIMEOUT}"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak", *options, "--data", str(tmp_path)],
         capture_output=True,
