@@ -173,6 +173,9 @@ def run_shell(text: str) -> None:
 
 # With clusters
 
+# They wait until other processes of tests are done with port 53.
+_TURN_S = 1800
+
 
 @pytest.fixture(scope="module")
 def resolves(tmp_path_factory: pytest.TempPathFactory, server: NameServer) -> Iterator[Executor]:
@@ -223,6 +226,7 @@ def front(lab: tuple[FrontedNode, FrontedNode, Front], server: NameServer, name:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(_TURN_S)
 def test_clients_follow_records(
     tmp_path: Path,
     lab: tuple[FrontedNode, FrontedNode, Front],
@@ -276,6 +280,7 @@ def test_clients_follow_records(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(_TURN_S)
 def test_a_redirect_goes_on_after_a_kill(
     tmp_path: Path,
     lab: tuple[FrontedNode, FrontedNode, Front],
@@ -319,6 +324,7 @@ def test_a_redirect_goes_on_after_a_kill(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(_TURN_S)
 def test_what_could_not_be_moved_leaves_the_target_closed(
     tmp_path: Path,
     lab: tuple[FrontedNode, FrontedNode, Front],

@@ -38,7 +38,7 @@ from tests.support.named.fleet import Fleet, Read, require_compiler
 from tests.support.oracle.group_offsets import committed
 from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 _PARTITIONS = 4
 # Records of others that are on the target before: an offset tells the cluster of its record.
@@ -151,8 +151,8 @@ class Lab:
 
     def close(self) -> None:
         """End the clients and the pipeline."""
-        self.fleet.close()
-        self.pipeline.close()
+        with closing(self.pipeline):
+            self.fleet.close()
 
 
 @dataclass(frozen=True)

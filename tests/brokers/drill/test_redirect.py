@@ -122,6 +122,8 @@ class Clients:
         if self._thread.ident is not None:
             self._thread.join(TIMEOUT)
         self._consumer.close()
+        # It refers to these clients, and they to it: it would live on.
+        vars(self).pop("_producer", None)
 
 
 @dataclass

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from k2ktui.drill.haproxy import ProxyError, ask_proxy, read_servers
-from k2ktui.runtime.child_process import spawn
+from k2ktui.runtime.child_process import ChildProcess, spawn
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.ports import HeldPort
 from tests.support.clusters.kafka import START_S, eventually
@@ -93,8 +94,25 @@ class Front:
     def __init__(
         self, directory: Path, east: FrontedNode, west: FrontedNode, config: str = _CONFIG
     ) -> None:
+        with contextlib.ExitStack() as stack:
+            self._start(stack, directory, east, west, config)
+            self._running = stack.pop_all()
+
+    def _start(
+        self,
+        stack: contextlib.ExitStack,
+        directory: Path,
+        east: FrontedNode,
+        west: FrontedNode,
+        config: str,
+    ) -> None:
+        """Start it, and let ``stack`` end all that was started."""
         directory.mkdir(mode=0o700)
-        self.name, self.socket = HeldPort(), directory / "admin.sock"
+        self.name = HeldPort()
+        stack.callback(self.name.close)
+        # HAProxy refuses sockets with longer paths than 97 characters.
+        short = stack.enter_context(tempfile.TemporaryDirectory(prefix="k2ktui-", dir="/tmp"))
+        self.socket = Path(short, "admin.sock")
         ports = {"name": self.name, "east_way": east.way, "west_way": west.way}
         file = directory / "haproxy.cfg"
         file.write_text(
@@ -109,9 +127,11 @@ class Front:
         for port in ports.values():
             port.lend()
         command = [str(shutil.which("haproxy")), "-db", "-f", str(file)]
-        self._process = spawn(command, log_path=directory / "haproxy.log")
         log = directory / "haproxy.log"
-        eventually(self._is_up, lambda: log.read_text() if log.exists() else "no log")
+        process = spawn(command, log_path=log)
+        stack.callback(end_process, process)
+        eventually(lambda: process.poll() is not None or self._is_up(), log.read_text)
+        assert process.poll() is None, log.read_text()
 
     def _is_up(self) -> bool:
         with contextlib.suppress(ProxyError):
@@ -170,10 +190,14 @@ class Front:
 
     def close(self) -> None:
         """End HAProxy."""
-        self._process.kill()
-        self._process.wait(10.0)
-        self._process.release()
-        self.name.close()
+        self._running.close()
+
+
+def end_process(process: ChildProcess) -> None:
+    """End it at once."""
+    process.kill()
+    process.wait(10.0)
+    process.release()
 
 
 @contextlib.contextmanager

@@ -12,9 +12,11 @@ import pytest
 
 from k2ktui.runtime.child_process import ChildProcess, spawn
 from k2ktui.runtime.ports import HeldPort
+from tests.support.clusters.haproxy import end_process
 from tests.support.clusters.kafka import eventually
 
 ZONE, KEY = "kafka.test", "mover"
+_PORTS = 10
 _PATH = "/usr/bin:/usr/sbin:/bin:/sbin"
 _CONFIG = """\
 options {{
@@ -41,24 +43,39 @@ ns A 127.0.0.1
 """
 
 
+class PortTaken(Exception):
+    """A name server cannot have its port: another program has it."""
+
+
 class NameServer:
     """BIND: the key ``mover`` may update names below ``own.kafka.test``, and ``hand`` all."""
 
     def __init__(self, directory: Path, records: str) -> None:
         directory.mkdir(mode=0o700)
-        self.directory, self._port = directory, HeldPort()
+        self.directory = directory
         self.keys = {name: self.add_key(name) for name in (KEY, "hand", "stranger")}
         known = "\n".join(self.keys[name].read_text() for name in (KEY, "hand"))
         (directory / "zone").write_text(f"{_ZONE}{records}")
-        config = directory / "named.conf"
-        config.write_text(
-            _CONFIG.format(
-                directory=directory, port=self._port.number, keys=known, zone=ZONE, key=KEY
+        for attempt in range(_PORTS):
+            with contextlib.suppress(PortTaken):
+                self._start(directory / f"named-{attempt}.conf", known)
+                return
+        raise PortTaken(f"{_PORTS} ports one after the other")
+
+    def _start(self, config: Path, keys: str) -> None:
+        """Run it on a port; only TCP's is held, and it needs UDP's of that number, too."""
+        with contextlib.ExitStack() as stack:
+            port = HeldPort()
+            stack.callback(port.close)
+            config.touch(0o600)
+            config.write_text(
+                _CONFIG.format(
+                    directory=self.directory, port=port.number, keys=keys, zone=ZONE, key=KEY
+                )
             )
-        )
-        config.chmod(0o600)
-        self._port.lend()
-        self._process = run_named(config)
+            port.lend()
+            stack.callback(end_process, run_named(config))
+            self._port, self._running = port, stack.pop_all()
 
     def add_key(self, name: str, file: str = "") -> Path:
         """Write a new key to a file of mode 600."""
@@ -123,26 +140,31 @@ class NameServer:
 
     def close(self) -> None:
         """End it."""
-        end_named(self._process)
-        self._port.close()
+        self._running.close()
 
 
 def run_named(config: Path) -> ChildProcess:
-    """Run BIND with a configuration until it answers."""
+    """Run BIND with a new configuration until it answers; skip the test where it is confined.
+
+    Raises:
+        PortTaken: another program has its port.
+    """
     log = config.with_suffix(".log")
     process = spawn([_find("named"), "-g", "-n", "1", "-c", str(config)], log_path=log)
-    eventually(
-        lambda: log.exists() and "running\n" in log.read_text(),
-        lambda: log.read_text() if log.exists() else "no log",
-    )
+    with contextlib.ExitStack() as stack:
+        stack.callback(end_process, process)
+        eventually(
+            lambda: process.poll() is not None or "running\n" in log.read_text(), log.read_text
+        )
+        if process.poll() is not None:
+            said = log.read_text()
+            if "unable to listen on any configured interfaces" in said:
+                raise PortTaken(said)
+            if "permission denied" in said.lower():  # its profile of AppArmor, or the like
+                pytest.skip(f"named may not read its files: {said.splitlines()[-1]}")
+            raise AssertionError(said)
+        stack.pop_all()
     return process
-
-
-def end_named(process: ChildProcess) -> None:
-    """End it."""
-    process.kill()
-    process.wait(10.0)
-    process.release()
 
 
 def _find(program: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters.name_server import ZONE, end_named, run_named
+from tests.support.clusters.haproxy import end_process
+from tests.support.clusters.name_server import ZONE, PortTaken, run_named
 
 # BIND listens on addresses that an interface has.
 _ADDRESS = "127.0.0.1"
+# There is one port 53: other processes of tests on this host wait for theirs.
+_TURN = Path("/tmp/k2ktui-tests-port-53.lock")
 _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 _CONFIG = """\
 options {{
@@ -41,11 +45,29 @@ def own_resolver(directory: Path, port: int) -> Iterator[Executor]:
     """
     if os.geteuid() != 0:
         pytest.skip("only root has a mount namespace and port 53")
-    with socket.socket() as probe:
-        try:
-            probe.bind((_ADDRESS, 53))
-        except OSError as error:
-            pytest.skip(f"port 53 of {_ADDRESS}: {error.strerror}")
+    with _turn():
+        with socket.socket() as probe:
+            # Connections that were closed a moment ago do not matter: named has that option, too.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_ADDRESS, 53))
+            except OSError as error:
+                pytest.skip(f"port 53 of {_ADDRESS}: {error.strerror}")
+        with _resolving(directory, port) as threads:
+            yield threads
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Wait until no other process has port 53 for its tests, and keep them from it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(_TURN, flags, 0o600), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _resolving(directory: Path, port: int) -> Iterator[Executor]:
     directory.mkdir(mode=0o700)
     config = directory / "resolver.conf"
     config.write_text(_CONFIG.format(directory=directory, address=_ADDRESS, zone=ZONE, port=port))
@@ -56,11 +78,18 @@ def own_resolver(directory: Path, port: int) -> Iterator[Executor]:
             threads.submit(_enter, file).result()
         except OSError as error:
             pytest.skip(f"no mount namespace: {error.strerror}")
-        process = run_named(config)
         try:
+            process = run_named(config)
+        except PortTaken:
+            pytest.skip(f"port 53 of {_ADDRESS} is taken")
+        try:
+            try:
+                threads.submit(socket.gethostbyname, f"ns.{ZONE}").result()
+            except OSError as error:
+                pytest.skip(f"names of this host do not come from /etc/resolv.conf: {error}")
             yield threads
         finally:
-            end_named(process)
+            end_process(process)
 
 
 def _enter(file: Path) -> None:

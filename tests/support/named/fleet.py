@@ -151,7 +151,7 @@ class Fleet:
         self.topic, self._directory = topic, directory
         self.rdkafka, self.java = name_clients(stem)
         self._told = Told()
-        self._lock = threading.Lock()
+        self._lock, self._stopped = threading.Lock(), threading.Event()
         self._common: dict[str, Any] = {"bootstrap.servers": name, "log_level": 0, **rdkafka}
         self._threads = [
             threading.Thread(target=self._run, args=(client,), daemon=True)
@@ -254,7 +254,8 @@ class Fleet:
         eventually(lambda: self.told.of("ended"), lambda: f"Java ends\n{self.tail()}")
 
     def close(self) -> None:
-        """End what still runs."""
+        """End what still runs, also where nothing can be acknowledged."""
+        self._stopped.set()
         (self._directory / "end").touch()
         self._process.kill()
         self._process.wait(10.0)
@@ -314,7 +315,7 @@ class Fleet:
 
             return tell
 
-        while not self._is("end") or again or waiting:
+        while not self._stopped.is_set() and (not self._is("end") or again or waiting):
             value = again.popleft() if again else ""
             if not value and self._is("write"):
                 value, following = f"{name} {following}", following + 1
@@ -338,7 +339,7 @@ class Fleet:
     def _transact(self, name: str, settings: dict[str, Any]) -> None:
         producer = self._begin(settings)
         following, values, is_idle = 0, list[str](), False
-        while not self._is("end") or values:
+        while not self._stopped.is_set() and (not self._is("end") or values):
             if not values:
                 if not self._is("write"):
                     if not is_idle:
@@ -378,7 +379,7 @@ class Fleet:
                 act()
                 return
             except KafkaException as error:
-                if not error.args[0].retriable() or self._is("end"):
+                if not error.args[0].retriable() or self._stopped.is_set():
                     raise
                 self._say("repeated", name, str(error))
 
@@ -386,7 +387,7 @@ class Fleet:
         consumer = Consumer({**settings, "error_cb": self._note_fatal(name)})
         try:
             consumer.subscribe([self.topic])
-            while not self._is("end"):
+            while not self._stopped.is_set() and not self._is("end"):
                 message = consumer.poll(_PAUSE_S)
                 if message is None:
                     continue
