@@ -84,9 +84,9 @@ def test_a_site_is_watched_rehearsed_and_failed_over_by_keyboard(
         tmux.sees("Result", "▲ done rehearse", "A failover now would not be safe", timeout=PATIENCE)
         # No pipeline runs, which the rehearsal says.
         tmux.press("v")
-        tmux.sees("Site drill 2", timeout=PATIENCE)
+        tmux.sees("Report of site drill 2", timeout=PATIENCE)
         tmux.press("Escape")
-        eventually(lambda: "Site drill 2" not in tmux.screen, "the report is closed")
+        eventually(lambda: "Report of site drill" not in tmux.screen, "the report is closed")
         tmux.press("q")
         tmux.sees("last rehearsed", timeout=PATIENCE)
 
