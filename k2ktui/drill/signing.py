@@ -34,6 +34,7 @@ from k2ktui.version import __version__
 log = logging.getLogger(__name__)
 
 _DIRECTORY = "evidence"
+_UNCHANGED = "Nothing was signed."
 _WITHOUT = "Or leave drill.sign out of the pipeline's file: reports are not signed then."
 
 
@@ -196,18 +197,17 @@ def sign_later(
         K2kError: as for ``DrillStore.read``.
     """
     config = flow.config
-    unchanged = "Nothing was signed."
     directory = evidence_directory(config, files)
     if directory is None:
         raise ConfigError(
             "the pipeline's file names no key",
-            unchanged=unchanged,
+            unchanged=_UNCHANGED,
             hint="Name one in drill.sign.key: see docs/evidence.md.",
         )
     name = safe_text(drill_id)
     if (path := find_signed(directory, drill_id)) is not None:
         raise Refused(
-            f"the report of drill {name} was signed before: {safe_text(path)}", unchanged=unchanged
+            f"the report of drill {name} was signed before: {safe_text(path)}", unchanged=_UNCHANGED
         )
     target = target_cluster(config)
     store = DrillStore(config, target)
@@ -218,13 +218,13 @@ def sign_later(
         if not drill.is_over:
             raise Refused(
                 f"drill {name} has not ended",
-                unchanged=unchanged,
+                unchanged=_UNCHANGED,
                 hint=f"It is signed when it ends: k2ktui drill {drill.next_verb} {name} -f FILE",
             )
         if doubt := find_doubt(config, target, store, drill_id, owners):
             raise Refused(
                 f"it is not proven that drill {name} wrote its record: {doubt}",
-                unchanged=unchanged,
+                unchanged=_UNCHANGED,
                 hint="A record that others may have written is not signed.",
             )
         _require_record(store, drill)
@@ -234,10 +234,10 @@ def sign_later(
         key = _read_key(config, directory, ask)
         return _sign(directory, key, drill, None, Signed.LATER)
     except ConfigError as error:
-        raise ConfigError(error.message, unchanged=unchanged, hint=error.hint) from error
+        raise ConfigError(error.message, unchanged=_UNCHANGED, hint=error.hint) from error
     except OSError as error:
         raise ConfigError(
-            f"the signed report cannot be written: {error.strerror}", unchanged=unchanged
+            f"the signed report cannot be written: {error.strerror}", unchanged=_UNCHANGED
         ) from error
 
 
@@ -251,13 +251,13 @@ def _require_record(store: DrillStore, drill: Drill) -> None:
     if drill.doubt:
         raise Refused(
             f"it is not proven that a drill wrote its record: {safe_message(drill.doubt)}",
-            unchanged="Nothing was signed.",
+            unchanged=_UNCHANGED,
         )
     if problems := verify_report(drill, store.read_digests(drill)):
         raise Refused(
             f"the record of drill {safe_text(drill.id)} does not fit to its journal: "
             f"{safe_message('; '.join(problems))}",
-            unchanged="Nothing was signed.",
+            unchanged=_UNCHANGED,
         )
 
 

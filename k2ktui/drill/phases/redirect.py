@@ -87,13 +87,10 @@ def cut_off(session: Session) -> PhaseResult | None:
     turn = _await_turn(session, hook)
     if turn.turn is Turn.HOLD:
         return failed(f"clients are not cut off: {turn.why}", session.peers.advise_stay())
-    held = None
     if turn.turn is Turn.FOLLOW:
         join_part(session, hook, turn.addresses)
         mark_done(session, hook, f"not run: {turn.why}")
-    else:
-        held = _close(session, redirect, hook)
-    if held is not None:
+    elif held := _close(session, redirect, hook):
         return held
     session.wait(
         hook.phase,
