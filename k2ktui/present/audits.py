@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from k2ktui.drill.report import Report, Section, list_rows
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, group_column, partition_column
+from k2ktui.present.columns import (
+    Column,
+    effect_column,
+    figure_column,
+    group_column,
+    partition_column,
+)
 from k2ktui.present.formatting import Cell, Tone
 from k2ktui.secret_values import hide_secrets
 from k2ktui.text import counted, moment, safe_message, safe_text
@@ -33,10 +39,6 @@ def _age(row: AuditRow) -> str:
     return formatting.duration(row.checkpoint_age_s)
 
 
-def _count(value: int | None, tone: Tone) -> Cell:
-    return Cell(formatting.number(value), tone if value else Tone.PLAIN)
-
-
 def audit_columns() -> tuple[Column[AuditRow], ...]:
     """Return the columns of a table of an audit.
 
@@ -46,58 +48,20 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
         group_column(lambda r: r.group, width=8, widest=24),
         partition_column(lambda r: (r.topic, r.partition), width=10, widest=24),
         Column("source", "source", lambda r: Cell(formatting.number(r.source_offset)), right=True),
-        Column(
-            "checkpoint",
-            "checkpoint",
-            lambda r: Cell(formatting.number(r.checkpoint_offset)),
-            right=True,
-            rank=2,
+        figure_column(
+            "checkpoint", "checkpoint", lambda r: r.checkpoint_offset, is_sorted=False, rank=2
         ),
         Column("age", "age", lambda r: Cell(_age(r)), right=True, rank=8),
-        Column(
-            "again",
-            "MM2 re-read",
-            lambda r: _count(r.checkpoint_reread, Tone.WARN),
-            lambda r: r.checkpoint_reread,
-            right=True,
+        effect_column("again", "MM2 re-read", lambda r: r.checkpoint_reread, Tone.WARN),
+        effect_column("skipped", "MM2 skipped", lambda r: r.checkpoint_skipped, Tone.BAD),
+        figure_column("synced", "synced", lambda r: r.synced_offset, is_sorted=False, rank=6),
+        effect_column(
+            "synced-again", "synced re-read", lambda r: r.synced_reread, Tone.WARN, rank=4
         ),
-        Column(
-            "skipped",
-            "MM2 skipped",
-            lambda r: _count(r.checkpoint_skipped, Tone.BAD),
-            lambda r: r.checkpoint_skipped,
-            right=True,
+        effect_column(
+            "synced-skipped", "synced skipped", lambda r: r.synced_skipped, Tone.BAD, rank=4
         ),
-        Column(
-            "synced",
-            "synced",
-            lambda r: Cell(formatting.number(r.synced_offset)),
-            right=True,
-            rank=6,
-        ),
-        Column(
-            "synced-again",
-            "synced re-read",
-            lambda r: _count(r.synced_reread, Tone.WARN),
-            lambda r: r.synced_reread,
-            right=True,
-            rank=4,
-        ),
-        Column(
-            "synced-skipped",
-            "synced skipped",
-            lambda r: _count(r.synced_skipped, Tone.BAD),
-            lambda r: r.synced_skipped,
-            right=True,
-            rank=4,
-        ),
-        Column(
-            "right",
-            "correct",
-            lambda r: Cell(formatting.number(r.right_offset)),
-            right=True,
-            rank=1,
-        ),
+        figure_column("right", "correct", lambda r: r.right_offset, is_sorted=False, rank=1),
         Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=5),
         Column("note", "note", lambda r: Cell(safe_message(r.note, 400)), rank=12, widest=100),
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from k2ktui.present.formatting import Cell, Tone, number
-from k2ktui.text import safe_text
+from k2ktui.present.formatting import Cell, Tone, moment, number
+from k2ktui.text import safe_message, safe_text
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -90,6 +90,62 @@ def text_column(
     return Column(heading, heading, lambda row: Cell(text(row)), right=not left, rank=rank)
 
 
+def name_column(
+    id: str,
+    name: Callable[[T], object],
+    *,
+    heading: str = "",
+    longest: int | None = 400,
+    width: int = 4,
+    rank: int = 0,
+    widest: int = 24,
+) -> Column[T]:
+    """Return the column of a name that Kafka or a person has given, sorted by it.
+
+    Its heading is its id, unless another one is given; a name has ``longest`` characters at most.
+    """
+    return Column(
+        id,
+        heading or id,
+        lambda row: Cell(safe_text(name(row), longest)),
+        name,
+        width=width,
+        rank=rank,
+        widest=widest,
+    )
+
+
+def sentence_column(
+    id: str,
+    text: Callable[[T], str],
+    *,
+    heading: str = "",
+    tone: Callable[[T], Tone] = lambda _: Tone.PLAIN,
+    longest: int | None = None,
+    width: int = 20,
+    rank: int = 0,
+    widest: int = 500,
+) -> Column[T]:
+    """Return the column of a message; heading and ``longest`` are as for :func:`name_column`."""
+    return Column(
+        id,
+        heading or id,
+        lambda row: Cell(safe_message(text(row), longest), tone(row)),
+        width=width,
+        rank=rank,
+        widest=widest,
+    )
+
+
+def begun_column(started_ms: Callable[[T], int]) -> Column[T]:
+    """Return the column of when something has begun, in epoch milliseconds, to the minute."""
+
+    def cell(row: T) -> Cell:
+        return Cell(moment(started_ms(row) / 1000).removesuffix(" UTC")[5:-3])
+
+    return Column("begun", "begun (UTC)", cell, started_ms, width=11)
+
+
 def figure_column(
     id: str,
     heading: str,
@@ -97,15 +153,19 @@ def figure_column(
     *,
     text: Callable[[float | None], str] = number,
     tone: Tone = Tone.PLAIN,
+    cell: Callable[[T], Cell] | None = None,
     is_sorted: bool = True,
     width: int = 4,
     rank: int = 0,
 ) -> Column[T]:
-    """Return the column of a figure; sorted by it, the largest come first."""
+    """Return the column of a figure; sorted by it, the largest come first.
+
+    ``cell`` writes it, where its row says more than ``text`` and ``tone`` do.
+    """
     return Column(
         id,
         heading,
-        lambda row: Cell(text(figure(row)), tone),
+        cell or (lambda row: Cell(text(figure(row)), tone)),
         (lambda row: descending(figure(row))) if is_sorted else None,
         right=True,
         width=width,
@@ -113,13 +173,21 @@ def figure_column(
     )
 
 
-def group_column(group: Callable[[T], str], *, width: int = 12, widest: int = 48) -> Column[T]:
-    """Return the column of a consumer group's name, which comes from Kafka."""
+def effect_column(
+    id: str, heading: str, figure: Callable[[T], int | None], tone: Tone, *, rank: int = 0
+) -> Column[T]:
+    """Return the column of what a move does to records: it stands out unless it is none."""
 
     def cell(row: T) -> Cell:
-        return Cell(safe_text(group(row), 400))
+        value = figure(row)
+        return Cell(number(value), tone if value else Tone.PLAIN)
 
-    return Column("group", "group", cell, group, width=width, widest=widest)
+    return Column(id, heading, cell, figure, right=True, rank=rank)
+
+
+def group_column(group: Callable[[T], str], *, width: int = 12, widest: int = 48) -> Column[T]:
+    """Return the column of a consumer group's name, which comes from Kafka."""
+    return name_column("group", group, width=width, widest=widest)
 
 
 def partition_column(

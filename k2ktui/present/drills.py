@@ -24,15 +24,14 @@ from k2ktui.engine.drill.steps import (
 )
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import fix_text
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, begun_column, name_column, sentence_column
 from k2ktui.present.formatting import (
     Cell,
     Glyphs,
     Tone,
     duration,
-    moment,
 )
-from k2ktui.text import counted, list_names, safe_message, safe_text
+from k2ktui.text import counted, list_names, safe_text
 
 _PHASES = {
     PhaseStatus.WAITING: Severity.INFO,
@@ -63,37 +62,13 @@ def judge_drill(drill: Drill) -> SeverityLabel:
 def drill_columns(glyphs: Glyphs) -> tuple[Column[Drill], ...]:
     """Return the columns of a list of drills."""
     return (
-        Column(
-            "id",
-            "id",
-            lambda d: Cell(safe_text(d.id, 40)),
-            lambda d: d.id,
-            width=20,
-            rank=2,
-        ),
+        name_column("id", lambda d: d.id, longest=40, width=20, rank=2),
         Column("kind", "kind", lambda d: Cell(str(d.kind)), lambda d: d.kind, width=8),
         Column("status", "status", lambda d: glyphs.mark(judge_drill(d)), width=10),
-        Column(
-            "begun",
-            "begun (UTC)",
-            lambda d: Cell(moment(d.started_ms / 1000).removesuffix(" UTC")[5:-3]),
-            lambda d: d.started_ms,
-            width=11,
-        ),
-        Column(
-            "by",
-            "by",
-            lambda d: Cell(safe_text(d.started_by, 100)),
-            lambda d: d.started_by,
-            width=8,
-            rank=1,
-        ),
-        Column(
-            "result",
-            "result, or what it waits for",
-            lambda d: Cell(safe_message(describe_state(d)), _tone(d)),
-            width=20,
-            widest=500,
+        begun_column(lambda d: d.started_ms),
+        name_column("by", lambda d: d.started_by, longest=100, width=8, rank=1),
+        sentence_column(
+            "result", describe_state, heading="result, or what it waits for", tone=_tone
         ),
     )
 
@@ -132,12 +107,8 @@ def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
     return (
         Column("phase", "phase", name, lambda row: row.number, width=20),
         Column("status", "status", state, width=10),
-        Column(
-            "live",
-            "result, or what it waits for",
-            lambda row: Cell(safe_message(row.record.live)),
-            width=20,
-            widest=500,
+        sentence_column(
+            "live", lambda row: row.record.live, heading="result, or what it waits for"
         ),
     )
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.members import GroupMember, describe_assigned
 from k2ktui.engine.moves.groups import Finding, GroupRow, MemberRow
-from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, RereadEstimate, rate
+from k2ktui.engine.moves.ratings import GroupSide, GroupSummary, Rating, RereadEstimate, rate
 from k2ktui.engine.trend import Direction
 from k2ktui.present import formatting
 from k2ktui.present.columns import (
@@ -17,10 +17,11 @@ from k2ktui.present.columns import (
     figure_column,
     group_column,
     partition_column,
+    sentence_column,
     text_column,
 )
 from k2ktui.present.formatting import Cell, Glyphs, Tone
-from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.text import counted, duration, safe_text
 from k2ktui.watch.model import PartName, View
 
 # So that a column seldom changes its width.
@@ -88,47 +89,31 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
     """Return the columns of a table of groups; ``compared`` adds those of MirrorMaker 2."""
     return (
         group_column(lambda g: g.group, width=14, widest=64),
-        Column(
-            "status",
-            "status",
-            lambda g: glyphs.mark(g.rating.value),
-            lambda g: -g.rating.severity,
-            width=11,
-        ),
+        _status_column(glyphs, lambda g: g.rating),
         Column("source", "source", lambda g: Cell(side_text(g.source)), rank=3, width=8),
         Column("target", "target", lambda g: Cell(side_text(g.target)), rank=5, width=8),
-        Column(
-            "parts",
-            "parts",
-            lambda g: Cell(f"{g.partitions:,}"),
-            lambda g: -g.partitions,
-            right=True,
-            rank=7,
-        ),
+        figure_column("parts", "parts", lambda g: g.partitions, rank=7),
         figure_column("lag", "lag", lambda g: g.lag, rank=4),
-        _behind_column(_behind, rank=8),
+        figure_column("behind", "behind", lambda g: g.lag_s, cell=_behind, width=_SECONDS, rank=8),
         _catches_up_column(lambda g: g.lag, glyphs, rank=8),
-        Column(
+        figure_column(
             "skips",
             "skips",
-            lambda g: _now(g, g.skips, Tone.BAD if g.ahead else Tone.WARN),
-            lambda g: -g.skips,
-            right=True,
+            lambda g: g.skips,
+            cell=lambda g: _now(g, g.skips, Tone.BAD if g.ahead else Tone.WARN),
         ),
-        Column(
+        figure_column(
             "moved-skips",
             "skips after move",
-            lambda g: _moved(g, g.moved_skips),
-            lambda g: -g.moved_skips,
-            right=True,
+            lambda g: g.moved_skips,
+            cell=lambda g: _moved(g, g.moved_skips),
             rank=1,
         ),
-        Column(
+        figure_column(
             "rereads",
             "re-reads",
-            lambda g: _now(g, g.rereads, Tone.WARN),
-            lambda g: -g.rereads,
-            right=True,
+            lambda g: g.rereads,
+            cell=lambda g: _now(g, g.rereads, Tone.WARN),
             rank=1,
         ),
         *(_AGAIN if compared else (_MOVED_REREADS,)),
@@ -141,23 +126,18 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
     return (
         group_column(lambda r: r.group),
         partition_column(lambda r: (r.topic, r.partition)),
-        Column(
-            "status",
-            "status",
-            lambda r: glyphs.mark(rate(r).value),
-            lambda r: -rate(r).severity,
-            width=11,
-        ),
-        Column(
+        _status_column(glyphs, rate),
+        figure_column(
             "divergence",
             "diverges",
-            _divergence,
-            lambda r: descending(None if r.divergence is None else abs(r.divergence)),
-            right=True,
+            lambda r: None if r.divergence is None else abs(r.divergence),
+            cell=_divergence,
         ),
         figure_column("source", "source", lambda r: r.source_offset, rank=3),
         figure_column("lag", "lag", lambda r: r.lag_records, rank=5),
-        _behind_column(_behind_row, rank=5),
+        figure_column(
+            "behind", "behind", lambda r: r.lag_s, cell=_behind_row, width=_SECONDS, rank=5
+        ),
         _catches_up_column(lambda r: r.lag_records, glyphs, rank=7),
         figure_column("target", "target now", lambda r: r.target_offset, rank=2),
         figure_column("translated", "translated", lambda r: r.translated_offset, rank=1),
@@ -167,21 +147,19 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         figure_column("reread-now", "re-reads now", lambda r: r.reread_now, rank=9),
         figure_column("reread", "re-reads after move", lambda r: r.reread, rank=10),
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
-        Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
+        sentence_column(
+            "why", lambda r: r.reason, heading="note", longest=400, width=4, rank=12, widest=100
+        ),
     )
 
 
-def _behind_column(cell: Callable[[_Timed], Cell], *, rank: int) -> Column[_Timed]:
-    """Return the column of the age of the first unread record."""
-    return Column(
-        "behind",
-        "behind",
-        cell,
-        lambda row: descending(row.lag_s),
-        right=True,
-        width=_SECONDS,
-        rank=rank,
-    )
+def _status_column(glyphs: Glyphs, rating: Callable[[_Timed], Rating]) -> Column[_Timed]:
+    """Return the column of a rating, the worst first."""
+
+    def cell(row: _Timed) -> Cell:
+        return glyphs.mark(rating(row).value)
+
+    return Column("status", "status", cell, lambda row: -rating(row).severity, width=11)
 
 
 def _catches_up_column(
@@ -252,29 +230,26 @@ def _again(count: RereadEstimate | None, partitions: int) -> Cell:
     return Cell(text, Tone.WARN if count.records or more else Tone.MUTED)
 
 
-_MOVED_REREADS: Column[GroupSummary] = Column(
+_MOVED_REREADS: Column[GroupSummary] = figure_column(
     "moved-rereads",
     "re-reads after move",
-    lambda g: _moved(g, g.moved_rereads),
-    lambda g: -g.moved_rereads,
-    right=True,
+    lambda g: g.moved_rereads,
+    cell=lambda g: _moved(g, g.moved_rereads),
     rank=7,
 )
 _AGAIN: tuple[Column[GroupSummary], ...] = (
-    Column(
+    figure_column(
         "ours",
         "by k2ktui",
-        lambda g: _again(g.ours, g.partitions),
-        lambda g: -g.ours.records,
-        right=True,
+        lambda g: g.ours.records,
+        cell=lambda g: _again(g.ours, g.partitions),
         rank=1,
     ),
-    Column(
+    figure_column(
         "theirs",
         "by MM2",
-        lambda g: _again(g.theirs, g.partitions),
-        lambda g: None if g.theirs is None else -g.theirs.records,
-        right=True,
+        lambda g: None if g.theirs is None else g.theirs.records,
+        cell=lambda g: _again(g.theirs, g.partitions),
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.parity.model import Difference, ParityAction, ParityResult, ParityWrite
 from k2ktui.engine.severity import Severity, SeverityLabel
-from k2ktui.present.columns import Column, text_column
+from k2ktui.present.columns import Column, name_column, sentence_column, text_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import safe_message, safe_text
 
@@ -35,31 +35,10 @@ def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
             lambda row: str(row.action),
             width=9,
         ),
-        Column(
-            "kind",
-            "kind",
-            lambda row: Cell(str(row.item.kind)),
-            lambda row: str(row.item.kind),
-            width=5,
-            rank=5,
-        ),
-        Column(
-            "name",
-            "name",
-            lambda row: Cell(safe_text(row.item.name, _LONGEST)),
-            lambda row: row.item.name,
-            width=10,
-            widest=48,
-        ),
-        Column(
-            "key",
-            "key",
-            lambda row: Cell(safe_text(row.item.key, _LONGEST)),
-            lambda row: row.item.key,
-            width=16,
-            widest=40,
-            rank=1,  # cut before the values: a cut number is read as another one
-        ),
+        name_column("kind", lambda row: str(row.item.kind), width=5, rank=5),
+        name_column("name", lambda row: row.item.name, width=10, widest=48),
+        # Cut before the values: a cut number is read as another one.
+        name_column("key", lambda row: row.item.key, width=16, widest=40, rank=1),
         Column("source", "source", lambda row: Cell(value_text(row.source)), right=True, width=6),
         Column("target", "target", lambda row: Cell(value_text(row.target)), right=True, width=6),
         Column(
@@ -70,7 +49,7 @@ def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
             width=6,
             rank=3,
         ),
-        Column("why", "why", lambda row: Cell(safe_message(row.why, _LONGEST)), rank=9, widest=120),
+        sentence_column("why", lambda row: row.why, longest=_LONGEST, width=4, rank=9, widest=120),
         Column("origin", "from", lambda row: Cell(safe_text(row.origin, _LONGEST)), rank=10),
     )
 

@@ -6,7 +6,6 @@ from k2ktui.engine.producers import Writer
 from k2ktui.present import formatting
 from k2ktui.present.columns import (
     Column,
-    descending,
     figure_column,
     partition_column,
     text_column,
@@ -59,16 +58,8 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             right=True,
             rank=4,
         ),
-        Column(
-            "unmapped",
-            "unmapped",
-            lambda row: Cell(
-                formatting.number(row.status.unmapped),
-                Tone.WARN if row.status.unmapped else Tone.MUTED,
-            ),
-            lambda row: descending(row.status.unmapped),
-            right=True,
-            rank=6,
+        figure_column(
+            "unmapped", "unmapped", lambda row: row.status.unmapped, cell=_unmapped, rank=6
         ),
         figure_column("held-back", "held back", lambda row: row.status.held_back, rank=11),
         Column("target", "target", _target, rank=8, width=10, widest=48),
@@ -92,6 +83,11 @@ def _left(eta_s: float | None) -> str:
 def _rank(row: PartitionRow) -> int:
     """Return how soon a row comes by its state: what was moved to the target comes last."""
     return -1 if row.status.moved_by else judge_partition(row).severity
+
+
+def _unmapped(row: PartitionRow) -> Cell:
+    count = row.status.unmapped
+    return Cell(formatting.number(count), Tone.WARN if count else Tone.MUTED)
 
 
 def _target(row: PartitionRow) -> Cell:

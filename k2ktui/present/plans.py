@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.plan import Action, PlanRow
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, group_column, partition_column
+from k2ktui.present.columns import (
+    Column,
+    effect_column,
+    group_column,
+    partition_column,
+    sentence_column,
+)
 from k2ktui.present.formatting import Cell, Glyphs, Tone
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted, safe_text
 
 _LEFT = (Action.BLOCKED, Action.LEAVE_OUT)
 
@@ -75,8 +81,8 @@ def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
         group_column(lambda row: row.group, width=10),
         partition_column(lambda row: (row.topic, row.partition), width=10),
         Column("from", "from", lambda row: Cell(safe_text(row.source, 400)), rank=10, widest=48),
-        _number("now", "now", lambda row: row.current, 0),
-        _number("proposed", "proposed", lambda row: row.proposed, 0),
+        effect_column("now", "now", lambda row: row.current, Tone.PLAIN),
+        effect_column("proposed", "proposed", lambda row: row.proposed, Tone.PLAIN),
         Column(
             "delta",
             "delta",
@@ -86,8 +92,8 @@ def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
             rank=8,
         ),
         Column("basis", "basis", _basis, rank=5, width=8),
-        _number("reread", "re-read", lambda row: row.reread, 3, Tone.WARN),
-        _number("skipped", "skipped", lambda row: row.skipped, 2, Tone.BAD),
+        effect_column("reread", "re-read", lambda row: row.reread, Tone.WARN, rank=3),
+        effect_column("skipped", "skipped", lambda row: row.skipped, Tone.BAD, rank=2),
         Column(
             "action",
             "action",
@@ -95,31 +101,9 @@ def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
             lambda row: str(row.action),
             width=9,
         ),
-        Column(
-            "reason",
-            "reason",
-            lambda row: Cell(safe_message(row.reason, 400)),
-            rank=9,
-            width=12,
-            widest=120,
+        sentence_column(
+            "reason", lambda row: row.reason, longest=400, width=12, rank=9, widest=120
         ),
-    )
-
-
-def _number(
-    name: str,
-    heading: str,
-    value: Callable[[PlanRow], int | None],
-    rank: int,
-    tone: Tone = Tone.PLAIN,
-) -> Column[PlanRow]:
-    return Column(
-        name,
-        heading,
-        lambda row: Cell(formatting.number(value(row)), tone if value(row) else Tone.PLAIN),
-        value,
-        right=True,
-        rank=rank,
     )
 
 

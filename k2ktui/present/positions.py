@@ -8,9 +8,8 @@ from typing import Any
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, name_column, sentence_column
 from k2ktui.present.formatting import Cell, Glyphs
-from k2ktui.text import safe_message, safe_text
 
 _VERDICTS = {
     MoveEffect.BEGIN: Severity.OK,
@@ -76,23 +75,9 @@ def move_object(move: PositionMove) -> dict[str, Any]:
 def move_columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
     """Return the columns of the table of moves."""
     return (
-        Column(
-            "partition",
-            "partition",
-            lambda move: Cell(safe_text(move.source, 400)),
-            lambda move: move.source,
-            width=14,
-            widest=64,
-        ),
+        name_column("partition", lambda move: move.source, width=14, widest=64),
         Column("now", "now", lambda move: Cell(now_text(move)), right=True),
         Column("new", "new", lambda move: Cell(new_text(move)), right=True, widest=32),
         Column("effect", "effect", lambda move: glyphs.mark(move_verdict(move)), width=10),
-        Column(
-            "means",
-            "means",
-            lambda move: Cell(safe_message(meaning_text(move), 400)),
-            width=14,
-            rank=1,
-            widest=120,
-        ),
+        sentence_column("means", meaning_text, longest=400, width=14, rank=1, widest=120),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, name_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted
 
@@ -29,13 +29,7 @@ def run_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow
     """Return the columns of a table of runs; ``now`` returns the time that ages are relative to."""
     return (
         Column("state", "state", lambda row: glyphs.mark(judge_run(row)), _severity, width=9),
-        Column(
-            "pipeline",
-            "pipeline",
-            lambda row: Cell(formatting.name(row.pipeline)),
-            lambda row: row.pipeline,
-            width=8,
-        ),
+        name_column("pipeline", lambda row: row.pipeline, width=8),
         Column("kind", "kind", lambda row: Cell(str(row.kind)), lambda row: row.kind, width=4),
         Column("host", "host", lambda row: Cell(_host(row)), _host, width=4),
         Column("pid", "pid", lambda row: Cell(str(row.pid)), lambda row: row.pid, True, 5),

@@ -8,10 +8,9 @@ from k2ktui.drill.progress import describe_loss, rto_ms
 from k2ktui.engine.drill.model import DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill
 from k2ktui.engine.severity import Severity, SeverityLabel
-from k2ktui.present.columns import Column
-from k2ktui.present.formatting import NOT_AVAILABLE, Cell, Glyphs, duration, moment
+from k2ktui.present.columns import Column, begun_column, name_column, sentence_column
+from k2ktui.present.formatting import NOT_AVAILABLE, Cell, Glyphs, duration
 from k2ktui.site.report import describe_member, site_has_findings, summarize_site
-from k2ktui.text import safe_message, safe_text
 
 _MEMBERS: Mapping[MemberStatus, Severity] = {
     MemberStatus.WAITING: Severity.INFO,
@@ -55,40 +54,22 @@ def member_columns(glyphs: Glyphs) -> tuple[Column[MemberState], ...]:
         return Cell(glyphs.text(NOT_AVAILABLE) if took is None else duration(took / 1000))
 
     return (
-        Column(
-            "pipeline",
-            "pipeline",
-            lambda s: Cell(safe_text(s.pipeline, 40)),
-            lambda s: s.pipeline,
-            width=10,
-        ),
+        name_column("pipeline", lambda s: s.pipeline, longest=40, width=10),
         Column("status", "status", lambda s: glyphs.mark(judge_member(s)), width=9),
         Column("rpo", "RPO", loss, width=10, rank=2),
         Column("rto", "RTO", recovered, width=6, rank=3),
-        Column(
-            "phase",
-            "phase, or why it is held",
-            lambda s: Cell(safe_message(describe_member(s))),
-            width=20,
-            widest=500,
-        ),
+        sentence_column("phase", describe_member, heading="phase, or why it is held"),
     )
 
 
 def site_columns(glyphs: Glyphs) -> tuple[Column[SiteDrill], ...]:
     """Return the columns of a list of site drills."""
     return (
-        Column("id", "id", lambda s: Cell(safe_text(s.id, 40)), lambda s: s.id, width=20, rank=2),
-        Column("site", "site", lambda s: Cell(safe_text(s.name, 40)), lambda s: s.name, width=6),
+        name_column("id", lambda s: s.id, longest=40, width=20, rank=2),
+        name_column("site", lambda s: s.name, longest=40, width=6),
         Column("kind", "kind", lambda s: Cell(str(s.kind)), lambda s: s.kind, width=8),
         Column("status", "status", lambda s: glyphs.mark(judge_site(s)), width=10),
-        Column(
-            "begun",
-            "begun (UTC)",
-            lambda s: Cell(moment(s.started_ms / 1000).removesuffix(" UTC")[5:-3]),
-            lambda s: s.started_ms,
-            width=11,
-        ),
+        begun_column(lambda s: s.started_ms),
         Column(
             "pipelines",
             "pipelines",
@@ -97,11 +78,5 @@ def site_columns(glyphs: Glyphs) -> tuple[Column[SiteDrill], ...]:
             right=True,
             width=9,
         ),
-        Column(
-            "result",
-            "result",
-            lambda s: Cell(safe_message(summarize_site(s)[0])),
-            width=20,
-            widest=500,
-        ),
+        sentence_column("result", lambda s: summarize_site(s)[0]),
     )

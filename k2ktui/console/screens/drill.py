@@ -40,7 +40,7 @@ from k2ktui.engine.drill.model import Drill, DrillStatus, Fence, phases_of
 from k2ktui.engine.drill.steps import describe_next, needs_confirmation
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, figure_column
 from k2ktui.present.drills import drill_columns, judge_drill
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone, tone_of
 from k2ktui.text import counted, duration, list_names, safe_text
@@ -127,8 +127,8 @@ class DrillsScreen(DrillBaseScreen):
             return picture_cell(log_bar(elapsed_ms(drill, 0), longest, _BAR, glyphs, tone))
 
         by_id = {column.id: column for column in drill_columns(glyphs)}
-        age: Column[Drill] = Column(
-            "age", "age", lambda d: Cell(self._age(d)), lambda d: -d.started_ms, right=True, width=8
+        age: Column[Drill] = figure_column(
+            "age", "age", lambda d: d.started_ms, cell=lambda d: Cell(self._age(d)), width=8
         )
         took: Column[Drill] = Column(
             "took",

@@ -16,9 +16,9 @@ from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.engine.drill.checks import CheckResult
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.severity import Severity, SeverityLabel
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, name_column, sentence_column
 from k2ktui.present.formatting import Cell, Line, Tone, duration, tone_of
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import safe_message
 from k2ktui.watch.model import View
 
 _LABEL = 8
@@ -60,7 +60,7 @@ class DrillChecksScreen(RowsScreen):
         glyphs = glyphs_of(self)
         columns: tuple[Column[CheckResult], ...] = (
             Column("result", "result", lambda c: glyphs.mark(self._judge(c)), width=11),
-            Column("id", "check", lambda c: Cell(safe_text(c.id, 10)), lambda c: c.id, width=5),
+            name_column("id", lambda c: c.id, heading="check", longest=10, width=5),
             Column(
                 "title",
                 "of",
@@ -69,12 +69,8 @@ class DrillChecksScreen(RowsScreen):
                 width=16,
                 widest=32,
             ),
-            Column(
-                "evidence",
-                "found",
-                lambda c: Cell(safe_message(c.evidence, 500), self._tone(c)),
-                width=20,
-                widest=500,
+            sentence_column(
+                "evidence", lambda c: c.evidence, heading="found", longest=500, tone=self._tone
             ),
         )
         return Grid(

@@ -42,7 +42,7 @@ from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError, Refused
 from k2ktui.fleet.feed import FleetFeed
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, figure_column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.site_drills import judge_member, judge_site, site_columns
 from k2ktui.site.directory import read_site_files
@@ -100,12 +100,11 @@ class SiteDrillsScreen(ListScreen):
 
     def make_grid(self) -> Grid[SiteDrill]:
         """Create the table of site drills."""
-        age: Column[SiteDrill] = Column(
+        age: Column[SiteDrill] = figure_column(
             "age",
             "age",
-            lambda site: Cell(self._age(site)),
-            lambda site: -site.started_ms,
-            right=True,
+            lambda site: site.started_ms,
+            cell=lambda site: Cell(self._age(site)),
             width=8,
         )
         by_id = {column.id: column for column in site_columns(glyphs_of(self))}
