@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
-from time import time
 
 from k2ktui.config.drill import DrillRedirect
 from k2ktui.drill.client_name import ask_name, find_reached, split_name
-from k2ktui.drill.dns_server import DnsError, NoAnswer, Unreachable, prove_move, read_records
+from k2ktui.drill.dns_server import DnsError
 from k2ktui.drill.haproxy import explain_servers
 from k2ktui.drill.hook_process import explain_unsafe_command
 from k2ktui.drill.hooks import join_part, list_own_hooks, look_from_host, mark_done, run_part
 from k2ktui.drill.kept_producers import list_transactional
+from k2ktui.drill.phases.dns_records import (
+    OTHER_SERVER,
+    are_moved,
+    await_caches,
+    describe_records,
+    explain_unmovable,
+    explain_unmoved,
+    may_be_lost,
+)
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.dns import (
-    DnsMove,
-    describe_move,
-    explain_not_source,
-    has_moved,
-    longest_ttl,
-)
-from k2ktui.engine.drill.hook_steps import find_hook, find_role, put_hook
+from k2ktui.engine.drill.hook_steps import find_role
 from k2ktui.engine.drill.hooks import Hook, HookRole, describe_hook, show_command
 from k2ktui.engine.drill.model import Fence
 from k2ktui.engine.drill.redirects import (
@@ -35,20 +35,15 @@ from k2ktui.engine.drill.redirects import (
     cut_addresses,
     describe_transactional,
     explain_no_cluster,
-    kept_ttl,
     list_clusters,
 )
 from k2ktui.engine.drill.site_names import NameTurn, Turn
 from k2ktui.errors import K2kError, TimedOut
-from k2ktui.text import duration, list_names, safe_text
+from k2ktui.text import list_names, safe_text
 
-_NAMED, _LATE_S = 5, 60.0
+_NAMED = 5
 _RESOLVES_OTHERWISE = (
     "The records have moved: look at what this host's resolver answers, and at secondary servers"
-)
-_OTHER_SERVER = (
-    "If that server is lost, resume the drill with a file that has another one in "
-    "drill.redirect.dns, or command in place of dns"
 )
 _GONE = "this host's file has no drill.redirect any more"
 
@@ -188,7 +183,7 @@ def find_unable(session: Session) -> list[str]:
         if (
             reason := explain_unsafe_command(hook, *redirect.hosts)
             or explain_servers(redirect.haproxy)
-            or _explain_records(session, hook)
+            or explain_unmovable(session, hook)
         )
         else []
     )
@@ -209,62 +204,16 @@ def find_held_name(session: Session) -> list[str]:
     return [f"{why}. {session.peers.advise_stay()}"] if why else []
 
 
-def _explain_records(session: Session, hook: Hook) -> str:
-    """Return why records of DNS could not be moved, "" if they could: their TTL is then kept.
-
-    A disaster may have taken their server, too: the target is opened all the same, and the question
-    says that nothing is proven.
-    """
-    session.unproven_move = ""
-    if hook.dns is None:
-        return ""
-    try:
-        with session.peers.idle():
-            ttl_s = prove_move(hook.dns)
-    except DnsError as error:
-        is_lost = session.drill.kind is DrillKind.DISASTER and _may_be_lost(error)
-        session.unproven_move = str(error) if is_lost else ""
-        return "" if is_lost else str(error)
-    _keep_ttl(session, hook, ttl_s)
-    return ""
-
-
-def _may_be_lost(error: DnsError) -> bool:
-    return isinstance(error, Unreachable | NoAnswer)
-
-
-def _keep_ttl(session: Session, hook: Hook, ttl_s: int) -> None:
-    """Keep how long caches may have the records that stand now; the next write contains it.
-
-    A TTL that was made shorter meanwhile is not that of what caches got before.
-    """
-    record = find_hook(session.drill, hook.digest)
-    if record is not None:
-        kept = replace(record, ttl_s=max(ttl_s, kept_ttl(session.drill)))
-        session.change_drill(lambda drill: put_hook(drill, kept))
-
-
 def describe_redirect(session: Session) -> list[str]:
     """Return what the question before the target is opened says about the name."""
     part = find_part(session, HookRole.REDIRECT)
     if not session.drill.redirects or part is None:
         return []
     hook, sharing = part[1], session.peers.describe_sharing()
-    move = _describe_records(session, hook.dns)
+    move = describe_records(session, hook.dns)
     transactional = describe_transactional(_list_transactional(session))
     lines = [f"Next is the {describe_hook(hook)}", sharing, move, PRODUCER_IDS, transactional]
     return [line for line in lines if line]
-
-
-def _describe_records(session: Session, move: DnsMove | None) -> str:
-    if move is None:
-        return ""
-    if not session.unproven_move:
-        return describe_move(move, kept_ttl(session.drill))
-    return (
-        f"It is not proven that the records can be moved: {session.unproven_move}. The target may "
-        f"be opened; the redirect fails while this is so. {_OTHER_SERVER}."
-    )
 
 
 def _list_transactional(session: Session) -> list[str] | None:
@@ -296,9 +245,9 @@ def run_redirect(session: Session) -> PhaseResult:
 
     try:
         # What this host's resolver says of a name proves nothing of records that others ask for.
-        is_moved = look()[0] if hook.dns is None else _are_moved(session, hook, hook.dns)
+        is_moved = look()[0] if hook.dns is None else are_moved(session, hook, hook.dns)
     except DnsError as error:
-        other = [f"{_OTHER_SERVER}."] if _may_be_lost(error) else []
+        other = [f"{OTHER_SERVER}."] if may_be_lost(error) else []
         return failed(str(error), *other, hand)
     if is_moved:
         what = "the name leads" if hook.dns is None else "its records lead"
@@ -310,11 +259,11 @@ def run_redirect(session: Session) -> PhaseResult:
             return failed(f"not moved: {turn.why}", session.peers.advise_stay(), *by_person)
         if turn.turn is Turn.FOLLOW:
             followed = f"not run: {turn.why}"
-            if problem := _explain_unmoved(session, hook):
+            if problem := explain_unmoved(session, hook):
                 return failed(f"{problem}, although {turn.why}", hand)
         elif held := _move(session, redirect, hook, hand):
             return held
-    _await_caches(session, hook)
+    await_caches(session, hook)
     if not answers or explain_no_cluster(answers, target):
         hint = hand if hook.dns is None else _RESOLVES_OTHERWISE
         session.wait(DrillPhase.REDIRECT, look, hint=f"{hint}.")
@@ -336,57 +285,6 @@ def _move(session: Session, redirect: DrillRedirect, hook: Hook, hand: str) -> P
     if problems := run_part(session, hook):
         return failed(*problems, hand)
     return None
-
-
-def _are_moved(session: Session, hook: Hook, move: DnsMove) -> bool:
-    """Return whether the records lead to the target; before that, keep the TTL that they have.
-
-    Raises:
-        DnsError: the server does not say, or the records lead elsewhere.
-    """
-    with session.peers.idle():
-        stand = read_records(move)
-    if has_moved(move, stand):
-        _keep_ttl(session, hook, kept_ttl(session.drill) or longest_ttl(stand))
-        return True
-    if problem := explain_not_source(move, stand):
-        raise DnsError(problem)
-    _keep_ttl(session, hook, longest_ttl(stand))
-    return False
-
-
-def _explain_unmoved(session: Session, hook: Hook) -> str:
-    """Return how records of DNS stand that another member has moved; "" if they have moved."""
-    try:
-        if hook.dns is None or _are_moved(session, hook, hook.dns):
-            return ""
-    except DnsError as error:
-        return str(error)
-    return "the records lead to the source"
-
-
-def _await_caches(session: Session, hook: Hook) -> None:
-    """Wait until no cache may have the records as they stood before the redirect."""
-    record = find_hook(session.drill, hook.digest)
-    ttl_s = kept_ttl(session.drill)
-    if hook.dns is None or record is None or not ttl_s:
-        return
-    now = time()
-    ended = now if record.ended_ms is None else record.ended_ms / 1000
-    until = min(now, ended) + ttl_s  # another host's clock may have been ahead
-
-    def look() -> tuple[bool, str]:
-        left = until - time()
-        return left <= 0, (
-            f"the records have moved; caches may have the former ones for {duration(left)} more "
-            f"(TTL {ttl_s:,} s)"
-        )
-
-    session.wait(DrillPhase.REDIRECT, look, hint="Wait.", timeout=ttl_s + _LATE_S)
-    session.write(
-        f"no cache has the former records any more: their TTL of {ttl_s:,} s is over",
-        phase=str(DrillPhase.REDIRECT),
-    )
 
 
 def _ask_about_old_addresses(

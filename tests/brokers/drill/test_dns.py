@@ -25,7 +25,7 @@ from k2ktui.drill.ownership import Actor
 from k2ktui.drill.report import report_json, report_markdown
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook, HookRole, HookStatus
-from k2ktui.engine.drill.model import DrillStatus, PhaseStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.errors import Refused
 from tests.brokers.drill.test_redirect import CUT_OFF, Followed, Writes, read_committed
 from tests.support.clusters.haproxy import BY_DNS, Front, FrontedNode, fronted
@@ -279,6 +279,17 @@ def test_clients_follow_records(
     resolves.submit(follow).result()
 
 
+def begin_up_to(
+    step: str, directory: Path, east: FrontedNode, west: FrontedNode, front: NamedFront
+) -> tuple[Pair, Actor, Drill]:
+    """Begin a drill that redirects by DNS, and do not confirm a step; return what is open."""
+    pair = Pair(directory, east, west, {"drill": {"redirect": front.section}}, letters="a")
+    with pytest.raises(Refused, match=f"{step} was not confirmed"):
+        pair.start(DrillKind.PLANNED, CUT_OFF, Yes(frozenset({step})))
+    (drill,) = pair.drills()
+    return pair, Actor(pair.flow, [str(pair.file)], MAY, Yes()), drill
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(_TURN_S)
 def test_a_redirect_goes_on_after_a_kill(
@@ -293,11 +304,7 @@ def test_a_redirect_goes_on_after_a_kill(
     east, west, _ = lab
 
     def go_on() -> None:
-        pair = Pair(tmp_path, east, west, {"drill": {"redirect": front.section}}, letters="a")
-        actor = Actor(pair.flow, [str(pair.file)], MAY, Yes())
-        with pytest.raises(Refused, match="redirect was not confirmed"):
-            pair.start(DrillKind.PLANNED, CUT_OFF, Yes(frozenset({"redirect"})))
-        (drill,) = pair.drills()
+        pair, actor, drill = begin_up_to("redirect", tmp_path, east, west, front)
         server.set(name, _TTL_S, "A", "127.0.0.9")
         drill = resume_drill(actor, drill.id)
         record = drill.record(DrillPhase.REDIRECT)
@@ -337,11 +344,7 @@ def test_what_could_not_be_moved_leaves_the_target_closed(
     east, west, _ = lab
 
     def stay() -> None:
-        pair = Pair(tmp_path, east, west, {"drill": {"redirect": front.section}}, letters="a")
-        actor = Actor(pair.flow, [str(pair.file)], MAY, Yes())
-        with pytest.raises(Refused, match="open-target was not confirmed"):
-            pair.start(DrillKind.PLANNED, CUT_OFF, Yes(frozenset({"open-target"})))
-        (drill,) = pair.drills()
+        _, actor, drill = begin_up_to("open-target", tmp_path, east, west, front)
         server.set(name, _TTL_S, "A", "127.0.0.9")
         operator = Yes()
         drill = resume_drill(replace(actor, operator=operator), drill.id)
