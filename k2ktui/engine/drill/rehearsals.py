@@ -6,14 +6,14 @@ The record of a drill has everything, so only the last 50 are kept. See
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES
-from k2ktui.engine.strict_json import LARGEST_INT, LARGEST_MS, field, integer
+from k2ktui.engine.wire import COUNT, MILLIS, NUMBER, Wire, or_none, required
 
 KEPT_REHEARSALS = 400
 
@@ -104,31 +104,12 @@ def _order(rehearsal: Rehearsal) -> tuple[int, str]:
     return rehearsal.at_ms, rehearsal.id
 
 
-def rehearsal_body(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return the fields of the record's value."""
-    return {
-        "at": rehearsal.at_ms,
-        "findings": rehearsal.findings,
-        "missed": rehearsal.missed,
-        "rpoMs": rehearsal.rpo_ms,
-        "rpoRecords": rehearsal.rpo_records,
-        "rtoMs": rehearsal.rto_ms,
-    }
-
-
-def read_rehearsal(key: RehearsalKey, body: Mapping[str, Any]) -> Rehearsal:
-    """Decode the fields of a record's value.
-
-    Raises:
-        MalformedRecord: they are damaged.
-    """
-    records, age_ms = field(body, "rpoRecords"), field(body, "rpoMs")
-    return Rehearsal(
-        key.id,
-        at_ms=integer(field(body, "at"), high=LARGEST_MS),
-        findings=integer(field(body, "findings"), high=LARGEST_INT),
-        missed=integer(field(body, "missed"), high=LARGEST_INT),
-        rpo_records=None if records is None else integer(records),
-        rpo_ms=None if age_ms is None else integer(age_ms, high=LARGEST_MS),
-        rto_ms=integer(field(body, "rtoMs"), high=LARGEST_MS),
-    )
+REHEARSAL_WIRE = Wire(
+    Rehearsal,
+    at_ms=required("at", MILLIS),
+    findings=required("findings", NUMBER),
+    missed=required("missed", NUMBER),
+    rpo_records=required("rpoRecords", or_none(COUNT)),
+    rpo_ms=required("rpoMs", or_none(MILLIS)),
+    rto_ms=required("rtoMs", MILLIS),
+)

@@ -12,11 +12,7 @@ from typing import Any
 
 from k2ktui.engine.compare.record import COMPARISON_WIRE, ComparisonKey
 from k2ktui.engine.drill.format import drill_body, read_drill
-from k2ktui.engine.drill.rehearsals import (
-    RehearsalKey,
-    read_rehearsal,
-    rehearsal_body,
-)
+from k2ktui.engine.drill.rehearsals import REHEARSAL_WIRE, RehearsalKey
 from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset
 from k2ktui.engine.moves.journal import (
@@ -286,7 +282,7 @@ _KINDS: Mapping[type, _Kind] = {
         "acls", Wire(WantedAclsKey), wanted_acls_body, lambda _, body: read_wanted_acls(body)
     ),
     HoldKey: _kind("hold", HOLD_KEY_WIRE, HOLD_WIRE),
-    RehearsalKey: _Kind("rehearsal", Wire(RehearsalKey, id=_ID), rehearsal_body, read_rehearsal),
+    RehearsalKey: _kind("rehearsal", Wire(RehearsalKey, id=_ID), REHEARSAL_WIRE),
     ComparisonKey: _kind("comparison", Wire(ComparisonKey), COMPARISON_WIRE),
     ClearedKey: _kind("cleared", CLEARED_KEY_WIRE, CLEARED_WIRE),
 }
