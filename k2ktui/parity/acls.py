@@ -19,7 +19,7 @@ from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.errors import Refused
 from k2ktui.kafka.admin.acls import NoAuthorizer, create_acls, delete_acls, read_acls
 from k2ktui.kafka.clients import Cluster
-from k2ktui.parity.part import ParityContext, Part, accept_all
+from k2ktui.parity.part import ParityContext, Part
 
 
 def compare(context: ParityContext) -> ParityFindings:
@@ -61,11 +61,16 @@ def read(target: Cluster, items: Collection[ParityItem]) -> Mapping[ParityItem, 
     return {item: PRESENT if item in present else None for item in items}
 
 
-def write(target: Cluster, writes: Sequence[ParityWrite]) -> Mapping[ParityItem, str]:
+def write(
+    target: Cluster, writes: Sequence[ParityWrite], *, only_ask: bool
+) -> Mapping[ParityItem, str]:
     """Create and delete ACLs; return those that were refused.
 
+    A cluster cannot be asked about ACLs without changing them: only to ask refuses none.
     What allows is never there without what limits it: denials are created first and deleted last.
     """
+    if only_ask:
+        return {}
     refused: dict[ParityItem, str] = {}
     creates: list[Acl] = []
     deletes: list[Acl] = []
@@ -101,4 +106,4 @@ def _in_order(
     return change(target, second)
 
 
-ACLS = Part(ParityKind.ACL, compare, accept_all, read, write)
+ACLS = Part(ParityKind.ACL, compare, read, write)

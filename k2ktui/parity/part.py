@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.model import Drill
-from k2ktui.engine.parity.model import Difference, ParityFindings, ParityItem, ParityMemory
-from k2ktui.engine.parity.model import ParityWrite as Write
+from k2ktui.engine.parity.model import ParityFindings, ParityItem, ParityMemory, ParityWrite
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.kafka.clients import Cluster
 
@@ -35,6 +35,14 @@ class ParityContext:
     memory: ParityMemory
 
 
+class Write(Protocol):
+    """Makes writes of one kind, or only asks the target about them."""
+
+    def __call__(
+        self, target: Cluster, writes: Sequence[ParityWrite], *, only_ask: bool
+    ) -> Mapping[ParityItem, str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One kind of values.
@@ -43,18 +51,12 @@ class Part:
         kind: the kind.
         compare: reads both clusters and returns the differences; raises K2kError if a cluster does
             not answer or does not allow it.
-        check: asks the target, without changing it, which writes it would refuse, with the reason.
         read: the values that are set on the target itself, by item; None for none.
-        write: makes writes on the target; returns those that were refused, with the reason.
+        write: makes writes on the target, or only asks it, without changing it, whether it would
+            accept them; returns those that it refuses, with the reason.
     """
 
     kind: ParityKind
     compare: Callable[[ParityContext], ParityFindings]
-    check: Callable[[Cluster, Sequence[Difference]], Mapping[ParityItem, str]]
     read: Callable[[Cluster, Collection[ParityItem]], Mapping[ParityItem, str | None]]
-    write: Callable[[Cluster, Sequence[Write]], Mapping[ParityItem, str]]
-
-
-def accept_all(target: Cluster, differences: Sequence[Difference]) -> Mapping[ParityItem, str]:
-    """Check of a kind that a cluster cannot check without changing it."""
-    return {}
+    write: Write

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from k2ktui.engine.drill.changes import Entity
-from k2ktui.engine.parity.model import Difference, ParityFindings, ParityItem, ParityWrite
+from k2ktui.engine.parity.model import ParityFindings, ParityItem, ParityWrite
 from k2ktui.engine.parity.quotas import compare_quotas, rate_text, read_entity, read_rate
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.kafka.admin.quotas import alter_client_quotas, client_quotas
@@ -26,11 +26,6 @@ def compare(context: ParityContext) -> ParityFindings:
     return ParityFindings(tuple(differences))
 
 
-def check(target: Cluster, differences: Sequence[Difference]) -> Mapping[ParityItem, str]:
-    """Return the quotas that the target's brokers would refuse."""
-    return _alter(target, [row.write for row in differences], validate_only=True)
-
-
 def read(target: Cluster, items: Collection[ParityItem]) -> Mapping[ParityItem, str | None]:
     """Return the quotas that the target has."""
     quotas = client_quotas(target)
@@ -41,19 +36,15 @@ def read(target: Cluster, items: Collection[ParityItem]) -> Mapping[ParityItem, 
     return values
 
 
-def write(target: Cluster, writes: Sequence[ParityWrite]) -> Mapping[ParityItem, str]:
-    """Set and delete quotas; return those that were refused."""
-    return _alter(target, writes, validate_only=False)
-
-
-def _alter(
-    target: Cluster, writes: Sequence[ParityWrite], *, validate_only: bool
-) -> dict[ParityItem, str]:
+def write(
+    target: Cluster, writes: Sequence[ParityWrite], *, only_ask: bool
+) -> Mapping[ParityItem, str]:
+    """Set and delete quotas, or only ask about them; return those that are refused."""
     changes: dict[Entity, dict[str, float | None]] = {}
     for one in writes:
         value = None if one.after is None else read_rate(one.after)
         changes.setdefault(read_entity(one.item.name), {})[one.item.key] = value
-    refused = alter_client_quotas(target, changes, validate_only=validate_only)
+    refused = alter_client_quotas(target, changes, validate_only=only_ask)
     return {
         one.item: safe_message(refused[entity][1])
         for one in writes
@@ -61,4 +52,4 @@ def _alter(
     }
 
 
-QUOTAS = Part(ParityKind.QUOTA, compare, check, read, write)
+QUOTAS = Part(ParityKind.QUOTA, compare, read, write)

@@ -25,8 +25,8 @@ from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
-from k2ktui.parity.part import ParityContext
-from k2ktui.parity.parts import PARTS, part_of
+from k2ktui.parity.part import ParityContext, Part
+from k2ktui.parity.parts import PARTS
 from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
 from k2ktui.replication.ownership.pipeline import moved_topics
 from k2ktui.replication.preflight.rights import selected_topics
@@ -135,7 +135,7 @@ class ParityReader:
             if findings.wanted_acls is not None:
                 wanted_acls = findings.wanted_acls
             left = leave_moved_alone(findings.differences, moved)
-            differences += self._check(part.kind, left)
+            differences += self._check(part, left)
         if wanted_acls is not None:
             wanted_acls = tuple(drop_moved_acls(wanted_acls, moved))
         return Parity(tuple(differences), tuple(notes), "", memory, clusters, wanted_acls, moved)
@@ -237,13 +237,14 @@ class ParityReader:
                 topics[topic] = copied
         return topics, []
 
-    def _check(self, kind: ParityKind, rows: Sequence[Difference]) -> list[Difference]:
+    def _check(self, part: Part, rows: Sequence[Difference]) -> list[Difference]:
         """Return the differences; what the target would refuse is only reported."""
         asked = [
             row for row in rows if row.action is not ParityAction.REPORT and self._must_ask(row)
         ]
         if asked:
-            refused = part_of(kind).check(self.target, asked)
+            writes = [row.write for row in asked]
+            refused = part.write(self.target, writes, only_ask=True)
             for row in asked:
                 answer = refused.get(row.item, "")
                 self._answers[row.item, row.wanted] = (answer, monotonic())

@@ -88,11 +88,6 @@ def last_rpo_s(drills: Sequence[Drill]) -> float:
     return 0.0 if newest is None else newest.figures.rpo_s or 0.0
 
 
-def check(target: Cluster, differences: Sequence[Difference]) -> Mapping[ParityItem, str]:
-    """Return the settings that the target's brokers would refuse."""
-    return _alter(target, [row.write for row in differences], validate_only=True)
-
-
 def read(target: Cluster, items: Collection[ParityItem]) -> Mapping[ParityItem, str | None]:
     """Return the values that are set on the topics themselves."""
     settings = topic_settings(target, sorted({item.name for item in items}))
@@ -106,22 +101,18 @@ def read(target: Cluster, items: Collection[ParityItem]) -> Mapping[ParityItem, 
     return values
 
 
-def write(target: Cluster, writes: Sequence[ParityWrite]) -> Mapping[ParityItem, str]:
-    """Set and delete settings; return those that were refused."""
-    return _alter(target, writes, validate_only=False)
-
-
-def _alter(
-    target: Cluster, writes: Sequence[ParityWrite], *, validate_only: bool
-) -> dict[ParityItem, str]:
+def write(
+    target: Cluster, writes: Sequence[ParityWrite], *, only_ask: bool
+) -> Mapping[ParityItem, str]:
+    """Set and delete settings, or only ask about them; return those that are refused."""
     changes: dict[str, dict[str, str | None]] = {}
     for one in writes:
         changes.setdefault(one.item.name, {})[one.item.key] = one.after
-    refused = alter_topics(target, changes, validate_only=validate_only)
+    refused = alter_topics(target, changes, validate_only=only_ask)
     return {
         ParityItem(ParityKind.TOPIC_CONFIG, *at): safe_text(error.message, 300)
         for at, error in refused.items()
     }
 
 
-TOPIC_CONFIGS = Part(ParityKind.TOPIC_CONFIG, compare, check, read, write)
+TOPIC_CONFIGS = Part(ParityKind.TOPIC_CONFIG, compare, read, write)

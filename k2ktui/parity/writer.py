@@ -133,7 +133,7 @@ class ParityWriter:
             of_part = [write for write in writes if write.item.kind is part.kind]
             if not of_part:
                 continue
-            refused = part.write(self._target, of_part)
+            refused = part.write(self._target, of_part, only_ask=False)
             values = self._read_back(of_part, refused)
             for result in check_written(of_part, refused, values):
                 if result.result is not WriteOutcome.APPLIED:
