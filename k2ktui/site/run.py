@@ -27,6 +27,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.operations import abort_drill
 from k2ktui.drill.operator import Operator, Question, QuestionKind
 from k2ktui.drill.ownership import Actor
+from k2ktui.drill.peers import Peers
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import TakenOver
@@ -70,7 +71,7 @@ _NAMED = 5
 Opener = Callable[["MemberRun"], AbstractContextManager[Session]]
 
 
-class MemberRun:
+class MemberRun(Peers):
     """A member's thread: the operator and the peers of its drill.
 
     Args:
@@ -363,14 +364,10 @@ class SiteRun:
                 thread.join()
         if self._error is not None:
             if begins and not self._may_start:
-                self._abort_begun()
+                for state in self.site.members:  # those that were begun changed nothing
+                    self._abort(self.members[state.member.drill], state)
             raise self._error
         return self.site
-
-    def _abort_begun(self) -> None:
-        """End the drills that were begun before a member was refused; they changed nothing."""
-        for state in self.site.members:
-            self._abort(self.members[state.member.drill], state)
 
     def _act(self, member: MemberRun, opener: Opener) -> None:
         try:

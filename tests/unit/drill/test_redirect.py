@@ -20,7 +20,7 @@ from k2ktui.drill.client_name import ask_name
 from k2ktui.drill.dns_server import DnsError, NoAnswer, Unreachable
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
-from k2ktui.drill.peers import ALONE, _Alone
+from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.phases import group_protocols, redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import Standing
@@ -186,7 +186,7 @@ def test_a_cut_off_of_another_file_is_restored_and_proven_at_each_address(
     assert list_kept_hooks(host)[0].endswith(": true")
 
 
-class Sharing(_Alone):
+class Sharing(Peers):
     """The peers of a member whose name another one has, too."""
 
     kept = ""
