@@ -17,7 +17,6 @@ from k2ktui.cli.check import marked_text, print_result
 from k2ktui.cli.drill.drills import PipelineDrills, open_drills
 from k2ktui.cli.drill.options import (
     ACCEPT,
-    DRILL_FLAGS,
     DRY_RUN,
     EXPORT_TO,
     FORWARD,
@@ -34,11 +33,11 @@ from k2ktui.cli.drill.options import (
     files_or_directory,
     kept_files_or_directory,
     number_option,
-    read_drill_flags,
     read_ids,
     read_only,
     read_pattern,
     switchover_options,
+    take_flags,
 )
 from k2ktui.cli.terminal import options
 from k2ktui.cli.terminal.files import load_flow, load_pipeline_flow
@@ -138,12 +137,12 @@ def _begin(
     dry_run: bool,
     **chosen: Any,
 ) -> int:
-    given = {name: chosen.pop(name) for name in DRILL_FLAGS if name in chosen}
+    flags = take_flags(chosen)
     options = drill_options(**chosen)
     drills = open_drills(
         files,
         directory,
-        read_drill_flags(**given),
+        flags,
         forward=options.forward,
         export_to=options.export_to,
         topics=options.topics,
@@ -256,7 +255,7 @@ def resume(
     **given: Any,
 ) -> int:
     """Resume a drill."""
-    flags = read_drill_flags(**given)
+    flags = take_flags(given)
     accept = read_ids(accepted)
     if as_kind and from_fence:
         raise ConfigError(
@@ -291,7 +290,7 @@ def abort(
     **given: Any,
 ) -> int:
     """Abort a drill."""
-    flags = read_drill_flags(**given)
+    flags = take_flags(given)
     return open_drills(files, directory, flags, forward=forward).abort(drill_id, forward)
 
 

@@ -79,7 +79,7 @@ WATCH = number_option(
     "--watch", "watch_s", "SECONDS", "Maximum time in seconds to wait for clients on the target."
 )
 LEAVE_OUT = options.value(
-    "--leave-out",
+    "--leave-out left_out",
     "NAME",
     "With -d: pipeline to leave out, because its source is not known or it has failed; may "
     "be repeated.",
@@ -119,9 +119,10 @@ _DIRECTORY = options.value(
 )
 _SELECTION = (
     options.value(
-        "--from from_cluster",
+        "--from cluster",
         "CLUSTER",
         "With -d: the cluster that is left, by its name in the files or by its id.",
+        default="",
     ),
     options.value(
         "--only", "REGEX", "With -d: pipelines in the selection; the whole name must match."
@@ -180,27 +181,14 @@ class DrillFlags:
     left_out: tuple[str, ...] = ()
 
 
-DRILL_FLAGS = ("as_json", "unlock", "yes_to", "take_over", "from_cluster", "only", "leave_out")
-"""The parameters of commands that :func:`read_drill_flags` takes."""
-
-
-def read_drill_flags(
-    *,
-    as_json: bool,
-    unlock: bool,
-    leave_out: tuple[str, ...],
-    yes_to: str | None = None,
-    take_over: bool = False,
-    from_cluster: str | None = None,
-    only: str | None = None,
-) -> DrillFlags:
-    """Return what a command is given before it reads or changes drills.
+def take_flags(given: dict[str, Any]) -> DrillFlags:
+    """Take what a command is given before it reads or changes drills out of its parameters.
 
     Raises:
         ConfigError: ``--yes-to`` names what is no phase.
     """
-    agreed = read_phases(yes_to)
-    return DrillFlags(as_json, unlock, agreed, take_over, from_cluster or "", only, leave_out)
+    flags = {name: given.pop(name) for name in DrillFlags.__dataclass_fields__ if name in given}
+    return DrillFlags(**{**flags, "yes_to": read_phases(flags.get("yes_to"))})
 
 
 def drill_options(
