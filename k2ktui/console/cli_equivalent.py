@@ -115,12 +115,17 @@ def undo(files: Sequence[str], entry: str, *, skip_moved: bool = False) -> str:
 
 def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
     """Return the command that starts a drill."""
-    words = ["k2ktui", "drill", str(kind), *_files(files)]
-    words += ["--groups", options.groups] if options.groups else []
-    words += ["--topics", options.topics] if options.topics else []
-    words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
-    words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
-    return shlex.join(words)
+    return shlex.join(["k2ktui", "drill", str(kind), *_files(files), *_chosen(options)])
+
+
+def _chosen(options: DrillOptions) -> list[str]:
+    """Return the options of the command that starts a drill, as they were chosen."""
+    return [
+        *(["--groups", options.groups] if options.groups else []),
+        *(["--topics", options.topics] if options.topics else []),
+        *(["--fence", str(options.fence)] if options.fence is not Fence.HAND else []),
+        *(["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []),
+    ]
 
 
 def resume_words(how: ResumeOptions) -> list[str]:
@@ -155,11 +160,7 @@ def site(
 ) -> str:
     """Return the command that starts a site drill of these files' pipelines."""
     words = ["k2ktui", "drill", str(kind), "-d", str(Path(files[0]).parent), "--from", cluster]
-    words += ["--only", pattern_of(names)]
-    words += ["--groups", options.groups] if options.groups else []
-    words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
-    words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
-    return shlex.join(words)
+    return shlex.join([*words, "--only", pattern_of(names), *_chosen(options)])
 
 
 def site_on(directory: str, verb: str, site_id: str, *more: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -148,6 +148,7 @@ def begun_drill(
         require_safe_files(hooks, files, "No drill was begun.")
     topics = read_topics(flow, kind, options)
     target = target_cluster(config)
+    redirects = config.drill.redirect is not None and not (options.topics or options.groups)
     now = int(time() * 1000)
     drill = Drill(
         id=drill_id or new_id(now, secrets.token_hex(2)),
@@ -160,7 +161,7 @@ def begun_drill(
         started_by=whoami(),
         options=options,
         files=tuple(files),
-        phases=new_phases(kind, topics.names, redirects=_redirects(config, options)),
+        phases=new_phases(kind, topics.names, redirects=redirects),
         site=site,
         objectives=config.drill.objectives.values or None,
         topics=topics.names,
@@ -186,11 +187,6 @@ def begun_drill(
         yield session
     finally:
         session.close()
-
-
-def _redirects(config: PipelineConfig, options: DrillOptions) -> bool:
-    """Return whether a drill moves the clients' name: not for some topics or groups."""
-    return config.drill.redirect is not None and not options.topics and not options.groups
 
 
 def require_redirect(
@@ -488,7 +484,8 @@ def release_replicator(actor: Actor, drill_id: str) -> Drill | None:
     require(actor.may, "releasing a pipeline")
     if _release_run_record(actor.flow, drill_id):
         return None
-    with _releasing(actor, drill_id, _preview_release) as session:
+    preview = [f"starts of {safe_text(actor.flow.config.name)}: refused → allowed"]
+    with _releasing(actor, drill_id, preview) as session:
         change = find_change(session.drill, ChangeKind.EPOCHS)
         if change is None:
             raise Refused(
@@ -576,8 +573,7 @@ def release_moved(actor: Actor, moves: Collection[MovedTopic]) -> list[str]:
             )
     with ExitStack() as stack:
         sessions = [
-            stack.enter_context(_releasing(actor, drill_id, lambda _: []))
-            for drill_id in sorted(known)
+            stack.enter_context(_releasing(actor, drill_id, [])) for drill_id in sorted(known)
         ]
         config, target = flow.config, target_cluster(flow.config)
         for session in sessions:
@@ -601,7 +597,7 @@ def release_moved(actor: Actor, moves: Collection[MovedTopic]) -> list[str]:
 
 
 def _releasing(
-    actor: Actor, drill_id: str, preview: Callable[[Session], Sequence[str]]
+    actor: Actor, drill_id: str, preview: Sequence[str]
 ) -> AbstractContextManager[Session]:
     """Own a drill, also one that is over, while what it keeps from being copied is released.
 
@@ -609,7 +605,7 @@ def _releasing(
     ``own_drill``.
     """
     return own_drill(
-        actor, drill_id, "release begun", take_over=None, preview=preview, also_over=True
+        actor, drill_id, "release begun", take_over=None, preview=lambda _: preview, also_over=True
     )
 
 
@@ -630,10 +626,6 @@ def _release_run_record(flow: Flow, drill_id: str) -> bool:
     finally:
         ownership.close()
     return True
-
-
-def _preview_release(session: Session) -> list[str]:
-    return [f"starts of {safe_text(session.config.name)}: refused → allowed"]
 
 
 def list_drills(flow: Flow) -> list[Drill]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from k2ktui.drill.report import producers_stopped_ms, stopped_ms, summarize
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Drill, DrillStatus, Fence, PhaseRecord, PhaseStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseRecord, PhaseStatus
 from k2ktui.engine.drill.steps import (
     describe_status,
     needs_confirmation,
@@ -19,6 +19,7 @@ from k2ktui.text import counted, duration
 CHOOSE = "choose"
 # Status of a phase that was begun and on which no process acts now.
 STOPPED = "stopped"
+_OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,13 @@ def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
             record,
             describe_status(drill, record),
             record.phase is following,
-            not drill.is_over and _must_confirm(record, fence),
+            not (drill.is_over or record.status in _OVER)
+            and needs_confirmation(record.phase, fence),
             not acting and record.status is PhaseStatus.RUNNING,
             record.phase is following and asks,
         )
         for number, record in enumerate(drill.phases, start=1)
     ]
-
-
-def _must_confirm(record: PhaseRecord, fence: Fence) -> bool:
-    over = record.status in (PhaseStatus.DONE, PhaseStatus.SKIPPED)
-    return not over and needs_confirmation(record.phase, fence)
 
 
 def describe_state(drill: Drill) -> str:

@@ -73,7 +73,7 @@ def list_harm(drill: Drill) -> list[str]:
 
     Findings of checks are not harm: they name what could have gone wrong, or still may.
     """
-    reread, skipped = (sum(n or 0 for n in ns) for ns in _effects(drill.groups))
+    reread, skipped = _sum_effects(drill.groups)
     missing, *others = _harm(drill)
     harm = (
         missing,
@@ -99,8 +99,8 @@ def _harm(drill: Drill) -> list[tuple[int, str]]:
     ]
 
 
-def _effects(groups: Collection[GroupResult]) -> tuple[list[int | None], list[int | None]]:
-    return [group.reread for group in groups], [group.skipped for group in groups]
+def _sum_effects(groups: Collection[GroupResult]) -> tuple[int, int]:
+    return sum(group.reread or 0 for group in groups), sum(group.skipped or 0 for group in groups)
 
 
 def _count_findings(drill: Drill) -> str:
@@ -276,8 +276,7 @@ def measure(drill: Drill) -> DrillMeasures:
 
 def _groups(groups: Collection[GroupResult]) -> str:
     unmapped = sum(1 for group in groups if group.unmapped)
-    reread = sum(group.reread or 0 for group in groups)
-    skipped = sum(group.skipped or 0 for group in groups)
+    reread, skipped = _sum_effects(groups)
     text = f"{len(groups):,}, {reread:,} records read again, {skipped:,} skipped"
     return text + (f", {unmapped:,} cannot be moved completely" if unmapped else "")
 

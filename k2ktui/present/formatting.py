@@ -77,7 +77,6 @@ class Glyphs:
     arrow: str
     sorted_up: str
     sorted_down: str
-    dot: str
     stale: str
     ascii: bool = False
 
@@ -131,7 +130,7 @@ _PLAIN = str.maketrans(
     | {"\u00d7": "x", "▲": "^", "▼": "v", "≥": ">="}
 )
 UNICODE = Glyphs(
-    ("●", "○", "▲", "?", "✗"), ("↗", "↘", "→", " "), "▁▂▃▄▅▆▇█", " ░▒▓█", "→", "▲", "▼", "·", "≈"
+    ("●", "○", "▲", "?", "✗"), ("↗", "↘", "→", " "), "▁▂▃▄▅▆▇█", " ░▒▓█", "→", "▲", "▼", "≈"
 )
 ASCII = Glyphs(
     ("+", "-", "!", "?", "X"),
@@ -141,7 +140,6 @@ ASCII = Glyphs(
     "->",
     "^",
     "v",
-    "|",
     "~",
     True,
 )

@@ -52,7 +52,6 @@ class _Layout:
     """The lines of each part; 0 hides it.
 
     Attributes:
-        boxed: whether panels have whole frames, which takes room.
         columns: of tiles.
         tile: content of a tile.
         chart: a chart with its frame.
@@ -60,7 +59,6 @@ class _Layout:
         pair: content of the panel about the pair.
     """
 
-    boxed: bool
     columns: int
     tile: int
     chart: int
@@ -93,7 +91,7 @@ def lay_out(
     beside = boxed and width >= _BESIDE
     room -= (tile + edge) * (4 // columns) + edge + 1 + problems
     if charts:
-        return _Layout(boxed, columns, tile, max(_LEAST_CHART, room), 0, 0)
+        return _Layout(columns, tile, max(_LEAST_CHART, room), 0, 0)
     shown = max(0, min(pair, room - edge))
     if not beside and shown > _LEAST_PAIR:
         # The map says more than the last lines of the pair, of which the header has the health.
@@ -112,7 +110,7 @@ def lay_out(
         room -= chart
     if wide > 1 and not beside and room > 4:
         wide = min(_HIGHEST_MAP, wide + (room - 4) // 2)
-    return _Layout(boxed, columns, tile, chart, wide, shown)
+    return _Layout(columns, tile, chart, wide, shown)
 
 
 def lay_out_with_charts(width: int, room: int, pair: int, *, boxed: bool, problems: int) -> _Layout:

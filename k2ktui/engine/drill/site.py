@@ -236,11 +236,6 @@ def find_unverified(site: SiteDrill) -> list[MemberState]:
     ]
 
 
-def may_begin(site: SiteDrill, phase: DrillPhase) -> bool:
-    """Return whether a member may begin a phase, as far as the others decide it."""
-    return phase is not BARRIER or not find_unverified(site)
-
-
 def needs_fence(member: MemberState) -> bool:
     """Return whether a member needs the source's producers to stay fenced.
 
