@@ -21,7 +21,7 @@ from k2ktui.drill.dns_server import DnsError, NoAnswer, Unreachable
 from k2ktui.drill.hook_process import CommandEnd
 from k2ktui.drill.hooks import list_kept_hooks, undo_hook
 from k2ktui.drill.peers import ALONE, Peers
-from k2ktui.drill.phases import group_protocols, redirect
+from k2ktui.drill.phases import dns_records, group_protocols, redirect
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.dns import Standing
 from k2ktui.engine.drill.hook_steps import find_hook, put_hook, with_file_hooks
@@ -328,10 +328,10 @@ def test_caches_are_waited_for(
     host: Any = WaitingHost(BY_DNS)
     host.put(ttl_s=known_s, **record)
     answers["kafka:1"] = host.drill.target_cluster
-    for module in (redirect, hooks):
+    for module in (dns_records, hooks):
         monkeypatch.setattr(module, "time", lambda: NOW_MS / 1000)
     (moved,) = BY_DNS.dns.move.records
-    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing((value,), ttl_s)})
+    monkeypatch.setattr(dns_records, "read_records", lambda _: {moved: Standing((value,), ttl_s)})
     ran: list[object] = []
 
     def run(*_: object) -> list[str]:
@@ -354,7 +354,7 @@ def test_records_of_another_hand_are_not_moved(
     assert BY_DNS.dns is not None
     host: Any = WaitingHost(BY_DNS)
     (moved,) = BY_DNS.dns.move.records
-    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing(("10.0.0.7",), 30)})
+    monkeypatch.setattr(dns_records, "read_records", lambda _: {moved: Standing(("10.0.0.7",), 30)})
     monkeypatch.setattr(redirect, "run_part", lambda *_: pytest.fail("was run"))
     result = redirect.run_redirect(host)
     assert result.status is PhaseStatus.FAILED
@@ -377,12 +377,12 @@ def test_another_file_does_not_shorten_how_long_caches_are_waited_for(
     (part,) = other.hooks(PLANNED)
     assert find_hook(host.drill, part.digest) is None
     host.drill = with_file_hooks(host.drill, [part])
-    monkeypatch.setattr(redirect, "prove_move", lambda _: 30)
+    monkeypatch.setattr(dns_records, "prove_move", lambda _: 30)
     monkeypatch.setattr(redirect, "_list_transactional", lambda _: [])
     assert redirect.find_unable(host) == []
     assert any("TTL 3,600 s" in line for line in redirect.describe_redirect(host))
     answers["kafka:1"] = host.drill.target_cluster
-    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing(("10.0.0.2",), 30)})
+    monkeypatch.setattr(dns_records, "read_records", lambda _: {moved: Standing(("10.0.0.2",), 30)})
     redirect.run_redirect(host)
     (text, _), *_ = host.waits
     assert "(TTL 3,600 s)" in text
@@ -397,8 +397,8 @@ def test_a_lost_server_of_dns_does_not_hold_the_target_in_a_disaster(
         raise error
 
     monkeypatch.setattr(redirect, "explain_unsafe_command", lambda *_: "")
-    monkeypatch.setattr(redirect, "prove_move", ask)
-    monkeypatch.setattr(redirect, "read_records", ask)
+    monkeypatch.setattr(dns_records, "prove_move", ask)
+    monkeypatch.setattr(dns_records, "read_records", ask)
     host: Any = WaitingHost(BY_DNS)
     assert redirect.find_unable(host) == [str(error)], "not in a switchover"
     host = WaitingHost(BY_DNS, DISASTER)
@@ -409,11 +409,11 @@ def test_a_lost_server_of_dns_does_not_hold_the_target_in_a_disaster(
     assert result.status is PhaseStatus.FAILED and result.live == str(error)
     assert "another one in drill.redirect.dns, or command" in result.findings[0]
     assert result.findings[1].startswith("By hand: ")
-    monkeypatch.setattr(redirect, "prove_move", lambda _: 30)
+    monkeypatch.setattr(dns_records, "prove_move", lambda _: 30)
     assert redirect.find_unable(host) == []
     assert any("the key may move them" in line for line in redirect.describe_redirect(host))
     error = DnsError("refuses the update")
-    monkeypatch.setattr(redirect, "prove_move", ask)
+    monkeypatch.setattr(dns_records, "prove_move", ask)
     assert redirect.find_unable(host) == ["refuses the update"], "a server that is there is asked"
 
 
@@ -439,7 +439,9 @@ def test_a_member_that_follows_looks_at_the_records(
     host.peers = Following()
     (moved,) = BY_DNS.dns.move.records
     reads = iter(["10.0.0.1", value])  # when it comes, and once the other one has moved them
-    monkeypatch.setattr(redirect, "read_records", lambda _: {moved: Standing((next(reads),), 300)})
+    monkeypatch.setattr(
+        dns_records, "read_records", lambda _: {moved: Standing((next(reads),), 300)}
+    )
     result = redirect.run_redirect(host)
     assert result.status is PhaseStatus.FAILED and result.live.startswith(live)
     assert result.findings[0].startswith("By hand: ") and not host.waits
