@@ -2,13 +2,15 @@
 
 Recent ones follow from the log ends of earlier readings, between which time is interpolated. A
 record before those is read once for its own timestamp, which is kept while a group stays there.
+Between two records that were read, time is interpolated too, if both were written at about the same
+time: groups that all move on through an old backlog are followed with few records.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +27,11 @@ _SHARE, _SHORT_S = 0.1, 10.0
 # A group that stays this long may be before records that nobody reads, such as the markers of
 # transactions.
 _STAYS_S = 30.0
-# Log ends kept of a partition, and the records that are read for one reading of the groups.
+# The next record that is read for the groups before it is about this share of the age younger:
+# less than _SHARE, so that a wrong guess seldom misses it.
+_AHEAD_SHARE = 0.08
+# Log ends and read records kept of a partition, and those that are read for one reading of the
+# groups.
 _MOST_ENDS = 256
 MOST_READ = 256
 
@@ -98,6 +104,104 @@ class LogEnds:
         self._last = array("d", [self._last[number] for number in kept])
 
 
+def _is_close(width: float, age: float) -> bool:
+    """Whether a time that may be wrong by ``width`` is known well enough for its age."""
+    return width <= max(_SHORT_S, _SHARE * age)
+
+
+class ReadRecords:
+    """The timestamps of records of a partition that were read.
+
+    A record between two of them was written between them, as in a log that is in order of time.
+    One record that was not shows that the log is in another order: from then on only the records
+    that were read themselves have a time.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._written: list[float] = []
+        self._is_ordered = True
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, offset: int, written: float, now: float) -> None:
+        """Add when the first record at or after an offset was written, in epoch seconds."""
+        number = bisect_left(self._offsets, offset)
+        if number < len(self._offsets) and self._offsets[number] == offset:
+            self._written[number] = written
+            return
+        late = self._written[number - 1] - written if number else 0.0
+        early = written - self._written[number] if number < len(self._offsets) else 0.0
+        if not _is_close(max(late, early), now - written):
+            self._is_ordered = False
+        self._offsets.insert(number, offset)
+        self._written.insert(number, written)
+        if len(self._offsets) > _MOST_ENDS:
+            self._thin(now)
+
+    def count_to(self, offset: int) -> int:
+        """Return the number of these records up to an offset."""
+        return bisect_right(self._offsets, offset)
+
+    def written_at(self, offset: int, now: float) -> float | None:
+        """Return when the record at an offset was written; None if it is not known well enough."""
+        number = bisect_right(self._offsets, offset)
+        if not (self._is_ordered and 0 < number < len(self._offsets)):
+            return None
+        first, last = self._written[number - 1], self._written[number]
+        if not _is_close(abs(last - first), now - max(first, last)):
+            return None
+        return self._between(number, offset)
+
+    def to_read(self, offset: int, end: int, now: float) -> list[int]:
+        """Return the one or two records that tell most of the time from an offset on.
+
+        Args:
+            offset: a position whose time is not known.
+            end: the log's end.
+            now: in epoch seconds.
+        """
+        number = bisect_right(self._offsets, offset)
+        is_last = number == len(self._offsets)
+        last = (end if is_last else self._offsets[number]) - 1
+        # Not the last one of all: markers of transactions may be where it was.
+        ahead = last - (last - offset) // 100
+        if number and not is_last:
+            low = self._offsets[number - 1]
+            per_s = (last + 1 - low) / max(
+                _SHORT_S, self._written[number] - self._written[number - 1]
+            )
+            # As far from the record before it that both say when what is between was written.
+            near = low + round(per_s * _AHEAD_SHARE * (now - self._written[number - 1]))
+            if near > offset:
+                return [min(near, last)]
+            ahead = offset + round(per_s * _AHEAD_SHARE * (now - self._between(number, offset)))
+        return sorted({offset, max(offset, min(ahead, last))})
+
+    def forget_before(self, offset: int) -> None:
+        """Forget the records that are of no use at and after an offset."""
+        number = bisect_right(self._offsets, offset) - 1
+        if number > 0:
+            del self._offsets[:number], self._written[:number]
+
+    def _between(self, number: int, offset: int) -> float:
+        low, high = self._offsets[number - 1], self._offsets[number]
+        first, last = self._written[number - 1], self._written[number]
+        return first + (offset - low) / (high - low) * (last - first)
+
+    def _thin(self, now: float) -> None:
+        """Leave out records without which the time between their neighbours is known as well."""
+        kept = [0]
+        for number in range(1, len(self._offsets) - 1):
+            last = self._written[number + 1]
+            if not _is_close(abs(last - self._written[kept[-1]]), now - last):
+                kept.append(number)
+        kept = [*kept, len(self._offsets) - 1][-_MOST_ENDS * 3 // 4 :]
+        self._offsets = [self._offsets[number] for number in kept]
+        self._written = [self._written[number] for number in kept]
+
+
 @dataclass(slots=True)
 class _Commit:
     """An offset that groups have committed.
@@ -106,7 +210,8 @@ class _Commit:
         since: when it was first observed.
         record: timestamp of its record, as in ``WrittenTimes``; None if that was not read.
         stable: last stable offset when it was.
-        estimate: when it was written by the log's ends; None if that is not known well enough.
+        estimate: when it was written by the log's ends, or by the records around it; None if that
+            is not known well enough.
     """
 
     since: float
@@ -123,7 +228,16 @@ class _Commit:
 @dataclass(slots=True)
 class _Log:
     ends: LogEnds = field(default_factory=LogEnds)
+    records: ReadRecords = field(default_factory=ReadRecords)
     commits: dict[int, _Commit] = field(default_factory=dict)
+
+    def estimate(self, now: float) -> None:
+        """Estimate what was not read; by records first, whose times are their own."""
+        for offset, commit in self.commits.items():
+            if commit.record is None:
+                by_records = self.records.written_at(offset, now)
+                by_ends = self.ends.written_at(offset, now) if by_records is None else None
+                commit.estimate = by_ends if by_records is None else by_records
 
 
 class CommitTimes:
@@ -133,6 +247,7 @@ class CommitTimes:
         self._logs: dict[Partition, _Log] = {}
         self._offsets: Mapping[Partition, Collection[int]] = {}
         self._bounds: Mapping[Partition, LogSpan] = {}
+        self._at = 0.0
         self._attempts: Counter[Where] = Counter()
         self._turn = 0
 
@@ -149,49 +264,85 @@ class CommitTimes:
             bounds: of the logs; partitions without are unknown.
             at: when the logs were read, in epoch seconds.
         """
-        self._offsets, self._bounds = offsets, bounds
+        self._offsets, self._bounds, self._at = offsets, bounds, at
         self._logs = {
             where: self._logs.get(where) or _Log() for where in offsets if where in bounds
         }
-        wanted: list[tuple[int, bool, Where]] = []
+        unknown: dict[Partition, list[int]] = {}
+        known: list[Where] = []
         for where, log in self._logs.items():
-            bound = bounds[where]
-            if bound.high < log.ends.end:
-                log.commits = {}  # other records have the same offsets
-            log.ends.add(bound.high, at)
-            places = {max(offset, bound.start) for offset in offsets[where]}
-            log.commits = {
-                offset: log.commits.get(offset) or _Commit(at)
-                for offset in places
-                if offset < bound.stable
-            }
+            self._update(log, offsets[where], bounds[where])
+            log.estimate(at)
             for offset, commit in log.commits.items():
-                if commit.record == math.inf and bound.stable > commit.stable:
-                    commit.record = None  # there may be a record now
-                if commit.record is not None:
-                    continue
-                commit.estimate = log.ends.written_at(offset, at)
-                is_known = commit.estimate is not None
-                if not is_known or at - commit.since >= _STAYS_S:
-                    place = (*where, offset)
-                    wanted.append((self._attempts[place], is_known, place))
+                if commit.written is None:
+                    unknown.setdefault(where, []).append(offset)
+                elif commit.record is None and at - commit.since >= _STAYS_S:
+                    known.append((*where, offset))
+        wanted = [*self._rank(unknown), *((2, place) for place in known)]
         # Those that could not be read last, and unknown ones first; all others have their turn.
         turn = self._turn % max(1, len(wanted))
-        chosen = sorted(wanted[turn:] + wanted[:turn], key=lambda one: one[:2])[:MOST_READ]
+        by_turn = [
+            (self._attempts[place], rank, place) for rank, place in wanted[turn:] + wanted[:turn]
+        ]
+        chosen = sorted(by_turn, key=lambda one: one[:2])[:MOST_READ]
         self._turn += len(chosen)
-        self._attempts = Counter({place: attempts for attempts, _, place in wanted if attempts})
+        self._attempts = Counter({place: attempts for attempts, _, place in by_turn if attempts})
         self._attempts.update(place for _, _, place in chosen)
         return [place for _, _, place in chosen]
+
+    def _update(self, log: _Log, offsets: Collection[int], bound: LogSpan) -> None:
+        """Take over a log's bounds, and the offsets that groups have committed now."""
+        if bound.high < log.ends.end:
+            log.commits, log.records = {}, ReadRecords()  # other records have the same offsets
+        log.ends.add(bound.high, self._at)
+        places = {max(offset, bound.start) for offset in offsets}
+        log.commits = {
+            offset: log.commits.get(offset) or _Commit(self._at)
+            for offset in places
+            if offset < bound.stable
+        }
+        for commit in log.commits.values():
+            if commit.record == math.inf and bound.stable > commit.stable:
+                commit.record = None  # there may be a record now
+        log.records.forget_before(min(places, default=0))
+
+    def _rank(self, unknown: Mapping[Partition, list[int]]) -> list[tuple[int, Where]]:
+        """Return the records that may be read for unknown positions, the most useful with rank 0.
+
+        If they are too many, these are the first one between two known records, and one ahead of
+        it, so that the time between both is known, through which the groups move on.
+        """
+        if sum(map(len, unknown.values())) <= MOST_READ:
+            return [(0, (*where, offset)) for where, of in unknown.items() for offset in of]
+        wanted: list[tuple[int, Where]] = []
+        for where, of in unknown.items():
+            records, end = self._logs[where].records, self._bounds[where].stable
+            gap = -1
+            for offset in sorted(of):
+                if records.count_to(offset) != gap:
+                    gap = records.count_to(offset)
+                    first = records.to_read(offset, end, self._at)
+                    wanted += ((0, (*where, place)) for place in first)
+                    if offset in first:
+                        continue
+                wanted.append((1, (*where, offset)))
+        return wanted
 
     def learn(self, records: Mapping[Where, float]) -> None:
         """Take the timestamps of records that were read; values as in ``WrittenTimes``."""
         for (topic, number, offset), written in records.items():
             log = self._logs.get((topic, number))
-            commit = log.commits.get(offset) if log else None
+            if log is None:
+                continue
+            if math.isfinite(written):
+                log.records.add(offset, written, self._at)
+            commit = log.commits.get(offset)
             if commit is not None:
                 is_estimated = math.isnan(written) and commit.estimate is not None
                 commit.record = commit.estimate if is_estimated else written
                 commit.stable = self._bounds[topic, number].stable
+        for where in {(topic, number) for topic, number, _ in records} & self._logs.keys():
+            self._logs[where].estimate(self._at)
 
     def times(self) -> WrittenTimes:
         """Return when the records at the observed offsets were written, as far as known."""

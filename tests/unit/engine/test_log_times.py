@@ -6,10 +6,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.log_times import MOST_READ, CommitTimes, LogEnds, LogSpan
+from k2ktui.engine.log_times import MOST_READ, CommitTimes, LogEnds, LogSpan, ReadRecords
 
 AT = ("orders", 0)
 
@@ -100,11 +101,90 @@ def test_a_log_that_was_made_again_has_other_records() -> None:
 
 
 def test_few_records_are_read_at_once_and_each_has_its_turn() -> None:
-    times, left = CommitTimes(), set(range(3 * MOST_READ))
+    times, logs = CommitTimes(), [("orders", number) for number in range(3 * MOST_READ)]
+    left = {(*where, 0) for where in logs}
     for at in range(3):
-        asked = times.observe({AT: range(3 * MOST_READ)}, {AT: LogSpan(0, 9_999, 9_999)}, at)
+        asked = times.observe(
+            {where: {0} for where in logs}, dict.fromkeys(logs, LogSpan(0, 1, 1)), at
+        )
         assert len(asked) == MOST_READ
         # The first half of what was asked cannot be read.
         times.learn(dict.fromkeys(asked[MOST_READ // 2 :], 0.0))
-        left -= {offset for *_, offset in asked}
+        left -= set(asked)
     assert not left
+
+
+ages = st.floats(-5_000, 90_000, allow_nan=False)
+
+
+@given(
+    st.lists(ages, min_size=2, max_size=80).map(lambda ages: sorted(ages, reverse=True)),
+    st.lists(st.integers(0, 79), min_size=1, max_size=40),
+)
+def test_a_time_between_two_records_is_right_in_a_log_in_order(
+    ages: list[float], read: list[int]
+) -> None:
+    records, now = ReadRecords(), 1e9
+    for offset in read:
+        if offset < len(ages):
+            records.add(offset, now - ages[offset], now)
+    for offset, age in enumerate(ages):
+        known = records.written_at(offset, now)
+        assert known is None or abs(now - known - age) <= max(10.0, 0.1 * age) + 1e-3
+
+
+def test_a_log_that_is_not_in_order_has_only_the_times_of_its_records() -> None:
+    records, now = ReadRecords(), 100_000.0
+    for offset, written in ((0, 0.0), (100, 1_000.0), (200, 2_000.0)):
+        records.add(offset, written, now)
+    assert records.written_at(50, now) == 500.0
+    records.add(150, 90_000.0, now)
+    assert records.written_at(50, now) is None
+
+
+def test_many_records_of_a_log_take_little_and_still_say_when() -> None:
+    records, now = ReadRecords(), 100_000.0
+    for offset in range(5_000):
+        records.add(offset, 10.0 * offset, now)
+    assert len(records) <= 256
+    for offset in range(4_000):
+        known = records.written_at(offset, now)
+        assert known is None or abs(known - 10 * offset) <= max(10.0, 0.1 * (now - 10 * offset))
+    before = len(records)
+    records.forget_before(4_500)
+    assert records.written_at(4_500, now) == 45_000.0 and len(records) < before
+
+
+@pytest.mark.parametrize(
+    ("partitions", "silent_s", "most_asked"), [(50, 3_600.0, 0.3), (1_000, 0.0, 0.7)]
+)
+def test_groups_that_all_move_through_an_old_backlog_soon_have_ages(
+    partitions: int, silent_s: float, most_asked: float
+) -> None:
+    times, logs = CommitTimes(), [("orders", number) for number in range(partitions)]
+    began, records = 1e9, 100_000
+
+    def written_at(offset: int) -> float:
+        # A busy hour, a silence, and another busy hour until some hours before.
+        since = 3_600.0 * offset / (records / 2)
+        return began - 5 * 3_600 + since + (silent_s if offset >= records / 2 else 0.0)
+
+    places = [(logs[n % partitions], 10 * (n // partitions)) for n in range(5_000)]
+    asked_in_all, untimed = 0, []
+    for poll in range(80):
+        now, end = began + 5.0 * poll, records + 20 * poll
+        offsets: dict[tuple[str, int], set[int]] = {where: set() for where in logs}
+        for where, offset in places:
+            offsets[where].add(offset + 900 * poll)
+        asked = times.observe(offsets, dict.fromkeys(logs, LogSpan(0, end, end)), now)
+        asked_in_all += len(asked)
+        times.learn({place: written_at(place[2]) for place in asked})
+        ages = times.times()
+        for where, of in ages.items():
+            for offset, written in of.items():
+                age = now - written_at(offset)
+                assert abs(now - written - age) <= 0.1 * age, (where, offset, poll)
+        untimed.append(5_000 - sum(map(len, ages.values())))
+    # A silence that all pass at once takes two polls.
+    assert sum(untimed[12:]) <= 0.05 * 5_000 * (80 - 12)
+    assert asked_in_all < 80 * MOST_READ * most_asked
