@@ -28,6 +28,7 @@ from tests.brokers.replication.test_kept_readings import Slot
 from tests.brokers.watch.test_live import Views
 from tests.support.clusters.kafka import (
     Out,
+    delete_before,
     end_offsets,
     eventually,
     produce,
@@ -164,5 +165,29 @@ def test_seven_records_of_strangers(source: KafkaNode, target: KafkaNode, tmp_pa
         # Once it is registered, it is a pipeline: a stranger is who is not.
         pipeline.register(stranger, "another")
         assert pipeline.writers()["strange"] == [first]
+
+        # An operator has two ways to end it: others are expected, or the records are deleted.
+        shared = tmp_path / "shared.yaml"
+        shared.write_text("target: {writers: shared}\n")
+        command = ("status", "-f", pipeline.files.file, "-f", str(shared))
+
+        def is_expected() -> bool:
+            writers = json.loads(k2ktui(*command, "--json").out)["other_writers"]
+            return writers["strange"] != [] and writers["expected"] == "target.writers: shared"
+
+        eventually(is_expected, "others are expected")
+        assert "that no registered pipeline wrote" not in k2ktui(*command).out
+        assert (
+            "that no registered pipeline wrote" in k2ktui("status", "-f", pipeline.files.file).out
+        )
+        with pipeline.watched() as views:
+            views.first(
+                lambda view: view.other_writers and view.other_writers.records == 4, "it is seen"
+            )
+            delete_before(target, copy, first["end"])
+            views.first(
+                lambda view: view.other_writers and view.other_writers.records == 0, "it has ended"
+            )
+        assert pipeline.writers()["strange"] == []
     finally:
         slot.close()
