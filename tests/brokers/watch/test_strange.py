@@ -173,7 +173,7 @@ def test_seven_records_of_strangers(source: KafkaNode, target: KafkaNode, tmp_pa
 
         def is_expected() -> bool:
             writers = json.loads(k2ktui(*command, "--json").out)["other_writers"]
-            return writers["strange"] != [] and writers["expected"] == "target.writers: shared"
+            return bool(writers["strange"]) and writers["expected"] == "target.writers: shared"
 
         eventually(is_expected, "others are expected")
         assert "that no registered pipeline wrote" not in k2ktui(*command).out
