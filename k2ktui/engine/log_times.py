@@ -162,6 +162,8 @@ class ReadRecords:
             end: the log's end.
             now: in epoch seconds.
         """
+        if not self._is_ordered:
+            return [offset]
         number = bisect_right(self._offsets, offset)
         is_last = number == len(self._offsets)
         last = (end if is_last else self._offsets[number]) - 1
@@ -317,15 +319,12 @@ class CommitTimes:
         wanted: list[tuple[int, Where]] = []
         for where, of in unknown.items():
             records, end = self._logs[where].records, self._bounds[where].stable
-            gap = -1
+            gap, ranks = -1, dict.fromkeys(of, 1)
             for offset in sorted(of):
                 if records.count_to(offset) != gap:
                     gap = records.count_to(offset)
-                    first = records.to_read(offset, end, self._at)
-                    wanted += ((0, (*where, place)) for place in first)
-                    if offset in first:
-                        continue
-                wanted.append((1, (*where, offset)))
+                    ranks |= dict.fromkeys(records.to_read(offset, end, self._at), 0)
+            wanted += ((rank, (*where, offset)) for offset, rank in ranks.items())
         return wanted
 
     def learn(self, records: Mapping[Where, float]) -> None:
