@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import threading
 import time
 from pathlib import Path
@@ -29,8 +30,13 @@ OLD_S, BACKLOG, COMES, READS = 7_200.0, 36_000, 10, 60
 class Applications:
     """A producer, and a group that reads a backlog at a steady rate, however slow the machine."""
 
-    def __init__(self, source: KafkaNode, topic: str, group: str) -> None:
+    def __init__(
+        self, source: KafkaNode, topic: str, group: str, *, backlog: int = BACKLOG
+    ) -> None:
         self._source, self._at, self._group = source, (topic, 0), group
+        self._backlog = backlog
+        # When the group had read all that there was, in epoch seconds.
+        self.caught_up_at: float | None = None
         self._began, self._over = time.time(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -47,7 +53,7 @@ class Applications:
         row = next((row for row in view.groups if row.group == self._group), None)
         if row is None or row.eta_s is None or row.direction is not Direction.FALLING:
             return False
-        left = BACKLOG / (READS - COMES) - (view.taken_at - self._began)
+        left = self._backlog / (READS - COMES) - (view.taken_at - self._began)
         return abs(row.eta_s - left) <= 0.2 * left
 
     def _run(self) -> None:
@@ -56,7 +62,10 @@ class Applications:
             since = time.time() - self._began
             due, sent = round(COMES * since) - sent, round(COMES * since)
             produce(self._source, self._at[0], [Out(b"new")] * due)
-            commit_offsets(self._source, self._group, {self._at: round(READS * since)})
+            read = min(round(READS * since), self._backlog + sent)
+            commit_offsets(self._source, self._group, {self._at: read})
+            if read == self._backlog + sent and self.caught_up_at is None:
+                self.caught_up_at = time.time()
 
 
 def test_ages_are_those_of_the_records_and_a_forecast_comes_true(
@@ -90,3 +99,34 @@ def test_ages_are_those_of_the_records_and_a_forecast_comes_true(
             views.first(applications.is_forecast, "a forecast that comes true")
         finally:
             feed.close()
+
+
+def test_a_group_has_caught_up_when_it_was_forecast(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    copied = Copied(tmp_path, source, target)
+    topic, backlog = create_topic(source), 7_000
+    produce(source, topic, [Out(b"%d" % number) for number in range(backlog)])
+    copied.copy(topic)
+    group, forecasts = copied.group("reads"), dict[float, float]()
+    views, feed = Views(), open_poller(Flow(copied.config), 2.0)
+    with Applications(source, topic, group, backlog=backlog) as applications:
+
+        def has_caught_up(view: View) -> bool:
+            for row in view.groups:
+                if row.group == group and row.eta_s and row.direction is Direction.FALLING:
+                    forecasts[view.taken_at] = row.eta_s
+            return applications.caught_up_at is not None
+
+        feed.start(views.take)
+        try:
+            views.first(has_caught_up, "the group has caught up")
+        finally:
+            feed.close()
+    done = applications.caught_up_at
+    assert done is not None
+    # Shortly before the end, the seconds between two polls are a large part of what is left.
+    off = [
+        abs(at + eta_s - done) / (done - at) for at, eta_s in forecasts.items() if done - at > 30
+    ]
+    assert off and statistics.median(off) <= 0.2, forecasts
