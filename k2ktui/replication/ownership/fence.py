@@ -10,7 +10,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -40,15 +39,12 @@ from k2ktui.replication.ownership.epochs import (
     transactional_id,
 )
 from k2ktui.replication.ownership.takeover import (
+    Confirm,
     FencedOwner,
     FenceId,
     FenceRecords,
-    FencingStep,
-    ReadWritten,
     TakeLock,
     Written,
-    carry_out,
-    fence_owner,
 )
 
 log = logging.getLogger(__name__)
@@ -116,13 +112,12 @@ class Fence:
             self.loop.run(lambda: self.wire.open(self._sync_timeout, patient=True))
             self._is_open = True
 
-    def take(self, read: Callable[[], Written], division: str | None = None) -> FencedOwner:
+    def take(self, play: Callable[[], FencedOwner]) -> FencedOwner:
         """Fence whoever has the lock; without exactly-once, nothing.
 
         Args:
-            read: called when no earlier driver can write records any more, and before any slot is
-                fenced; returns what the run records say. May be called again.
-            division: as for ``fence_owner``.
+            play: carries the steps of a takeover out, those of the lock and its ids with
+                ``carry_out``. May be called again.
 
         Raises:
             Superseded: another driver takes it as well.
@@ -137,7 +132,7 @@ class Fence:
                 break
             try:
                 with self._limit:
-                    fenced = carry_out(fence_owner(division), partial(self._carry_out, read))
+                    fenced = play()
                 break
             except OwnershipLost:
                 if not attempts_left or self._canceled():
@@ -152,7 +147,8 @@ class Fence:
         self.is_owned = True
         return fenced
 
-    def _carry_out(self, read: Callable[[], Written], step: FencingStep) -> Written | bool | None:
+    def carry_out(self, step: TakeLock | FenceRecords | Confirm | FenceId) -> bool | None:
+        """Carry out a step of a takeover that bumps the lock, or an id that it guards."""
         epochs, seconds = self._epochs, self._sync_timeout
         match step:
             case TakeLock():
@@ -162,8 +158,8 @@ class Fence:
                 self.unfinished.clear()
                 log.info("fencing earlier drivers of %s", self._ids)
                 self.is_owned = True  # of this id; no other one is used until all are fenced
-            case ReadWritten():
-                return read()
+            case Confirm():
+                self.confirm(seconds)
             case FenceId(slot):
                 failpoint("fencing")
                 return self._fence_slot(slot)

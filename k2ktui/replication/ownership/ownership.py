@@ -5,8 +5,10 @@ taking over is fencing, reading, and beginning a new term. They differ in what t
 
 - A whole pipeline: before any slot is fenced, the layout is written, and every shared slot that any
   layout has had is fenced as well. A run that takes a slot over later finds that layout.
-- A shared slot: the steps of ``takeover.py``. It is given up unless the newest run record of the
-  pipeline has its layout (docs/internals/ownership.md#one-layout).
+- A shared slot: it is given up unless the newest run record of the pipeline has its layout
+  (docs/internals/ownership.md#one-layout).
+
+``takeover.py`` says in which order; here is what is read and written.
 
 A takeover of the whole pipeline can also only record moved topics: the run that it fences goes on
 afterwards (docs/internals/ownership.md#moved-topics).
@@ -18,7 +20,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,13 +53,24 @@ from k2ktui.replication.ownership.epochs import STATE
 from k2ktui.replication.ownership.fence import Fence
 from k2ktui.replication.ownership.record_store import RecordStore
 from k2ktui.replication.ownership.takeover import (
+    AwaitSlots,
     BeginningStep,
+    FencedOwner,
+    FenceSlot,
+    FencingStep,
     Outdated,
+    PipelineStep,
+    ReadStable,
+    ReadWritten,
     Stable,
+    WriteEarly,
     WriteRun,
     Written,
-    begin_slot,
+    begin,
     carry_out,
+    fence_owner,
+    fence_pipeline,
+    fence_slots,
 )
 from k2ktui.text import counted
 
@@ -138,6 +151,63 @@ class _Division:
             first, known = editions.next(digest), editions.edition_of(digest, self.edition)
             edition = first if self.puts_first else known
         return SharedLayout(layout_id(uuid.uuid4().hex, edition), self.slots)
+
+
+class _SlotFencing:
+    """Fences shared slots for a takeover of the pipeline, several at the same time.
+
+    Args:
+        pool: has as many threads as slots are fenced at the same time.
+        claim: of the pipeline.
+        fence: fences a slot and returns its states; None if another run has taken it meanwhile.
+
+    Attributes:
+        states: those of all slots that were fenced.
+    """
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        claim: Claim,
+        fence: Callable[[int], dict[str, tuple[int, int]] | None],
+    ) -> None:
+        self._pool, self._claim, self._fence = pool, claim, fence
+        self._begun: dict[int, Future[dict[str, tuple[int, int]] | None]] = {}
+        self._until: float | None = None
+        self.states: dict[str, tuple[int, int]] = {}
+
+    def begin(self, slot: int) -> None:
+        """Begin to fence a slot; return once a thread is free for the next one.
+
+        So that lock is bumped right after the pipeline's was confirmed.
+        """
+        self._begun[slot] = self._pool.submit(self._fence, slot)
+        running = [fencing for fencing in self._begun.values() if not fencing.done()]
+        if len(running) >= self._claim.parallelism:
+            wait(running, return_when=FIRST_COMPLETED)
+
+    def finish(self) -> list[int]:
+        """Wait for all that were begun; return the slots that other runs have taken meanwhile.
+
+        Raises:
+            TimedOut: other runs take them each time.
+            Exception: what fencing one raised.
+        """
+        contested = []
+        for slot, fencing in self._begun.items():
+            states = fencing.result()
+            if states is None:
+                contested.append(slot)
+            else:
+                self.states |= states
+        self._begun = {}
+        if contested:
+            now = monotonic()
+            self._until = self._until or now + self._claim.sync_timeout
+            if now > self._until:
+                raise never_fenced(self._claim.name, contested[0])
+            sleep(_AGAIN_S)
+        return contested
 
 
 class Ownership:
@@ -246,7 +316,7 @@ class Ownership:
         """
         if self._claim.topic.shared_slot is not None:
             return self._take_over(self._take_slot)
-        return self._take_over(partial(self._take_pipeline, slots, None))
+        return self._take_over(partial(self._take_pipeline, slots))
 
     def divide(self, slots: int, edition: int = 0, *, puts_first: bool = False) -> CommitState:
         """Take the whole pipeline over, and divide it into slots that runs share.
@@ -281,27 +351,14 @@ class Ownership:
         """
         self._fence.open()
         try:
-            self._fence.take(partial(self._prepare_ids, 0, lambda runs: self._record(runs, moves)))
-            state = self._read()
-            interrupted = self.run.interrupts
-            assert interrupted is not None
-            term = max(self.run.term, state.run.term) + 1
-            changed: Mapping[SourcePartition, Position | None] = {}
-            try:
-                changed = positions(state, term)
-            finally:  # the runs go on
-                self.remove_positions([at for at, new in changed.items() if new is None])
-                self._write_run(
-                    term,
-                    self.run.slots,
-                    interrupts=replace(interrupted, is_over=True),
-                    changed={at: new for at, new in changed.items() if new is not None},
-                )
+            fenced = self._fence_pipeline(0, partial(self._record, moves))
+            end = partial(self._end_move, positions)
+            state: CommitState = carry_out(begin(fenced, 0), end).state
         finally:
             self._fence.is_owned = False
         return state
 
-    def _record(self, runs: Sequence[Run], moves: TopicMoves) -> int:
+    def _record(self, moves: TopicMoves, runs: Sequence[Run]) -> int:
         """Write moves and releases; return how many shared slots any layout has had.
 
         A run that takes a slot over later finds them; one that did earlier is fenced after this.
@@ -325,6 +382,25 @@ class Ownership:
         )
         failpoint("moved")
         return self.run.most_shared
+
+    def _end_move(self, positions: MovedPositions, step: BeginningStep) -> Stable | None:
+        if isinstance(step, ReadStable):
+            state = self._read()
+            return Stable(max(self.run.term, state.run.term), state)
+        interrupted = self.run.interrupts
+        assert interrupted is not None
+        changed: Mapping[SourcePartition, Position | None] = {}
+        try:
+            changed = positions(step.state, step.term)
+        finally:  # the runs go on
+            self.remove_positions([at for at, new in changed.items() if new is None])
+            self._write_run(
+                step.term,
+                step.ids,
+                interrupts=replace(interrupted, is_over=True),
+                changed={at: new for at, new in changed.items() if new is not None},
+            )
+        return None
 
     def _read(self) -> CommitState:
         """Wait until what was written before the bumps is decided, then read the state.
@@ -355,31 +431,65 @@ class Ownership:
                 self._write_run(self.run.term, self.run.slots)
         return state
 
-    def _take_pipeline(self, slots: int, division: _Division | None) -> CommitState:
-        divide = partial(self._prepare_layout, division)
-        self._fence.take(partial(self._prepare_ids, slots, divide))
-        state = self._read()
-        self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
-        if not self._claim.transactional:  # nothing was fenced, and no run record was read
-            self._look_for_losses(state.run)
-        if (lost := self._claim.lost_run) is not None:
-            self.run = find_newest([lost, self.run])
-        failpoint("fenced")
-        # Again, although the preflight has: a run in between may have recorded other ids.
-        self._follow(state.run.pair, binds=bool(state.positions))
-        self._adopt(state)
-        self.begin_term(slots + len(self.unfinished.keys() | self.retired))
+    def _take_pipeline(self, slots: int, division: _Division | None = None) -> CommitState:
+        fenced = self._fence_pipeline(slots, partial(self._write_division, division))
+        state: CommitState = carry_out(begin(fenced, slots), self._begin_term).state
         return state
+
+    def _fence_pipeline(self, slots: int, early: Callable[[Sequence[Run]], int]) -> FencedOwner:
+        """Fence every run of the pipeline.
+
+        Args:
+            slots: number of slots of this driver.
+            early: writes what a run that takes a shared slot over later has to find, by the run
+                records so far; returns how many shared slots any layout has had.
+        """
+        runs: list[Run] = []
+
+        def carry(fencing: _SlotFencing, step: PipelineStep) -> Any:
+            match step:
+                case ReadWritten():
+                    runs[:] = self._read_runs()
+                    ids = max([slots, *(run.slots for run in runs)])
+                    return Written(ids, self._found.term)
+                case WriteEarly():
+                    return early(runs)
+            return self._carry_slots_out(fencing, step)
+
+        def play() -> FencedOwner:
+            with ThreadPoolExecutor(self._claim.parallelism, "fencing") as pool:
+                fencing = _SlotFencing(pool, self._claim, self._fence_slot)
+                return carry_out(fence_pipeline(), partial(carry, fencing))
+
+        return self._fence.take(play)
+
+    def _carry_slots_out(self, fencing: _SlotFencing, step: PipelineStep) -> Any:
+        match step:
+            case FenceSlot(slot):
+                return fencing.begin(slot)
+            case AwaitSlots():
+                return fencing.finish()
+        assert not isinstance(step, ReadWritten | WriteEarly)
+        return self._fence.carry_out(step)
 
     def _take_slot(self) -> CommitState:
         try:
-            fenced = self._fence.take(self._read_written, self._claim.layout)
+            fenced = self._fence.take(partial(self._fence_owner, self._claim.layout))
         except Outdated as error:
             raise layout_changed(self._claim.name) from error
-        taken = carry_out(begin_slot(fenced), self._carry_out)
+        state: CommitState = carry_out(begin(fenced), self._begin_term).state
         self.pipeline_run = self._found
-        state: CommitState = taken.state
         return state
+
+    def _fence_owner(self, layout: str | None) -> FencedOwner:
+        """Fence the owner of the slot; raises Outdated if it is not of this layout."""
+
+        def carry(step: FencingStep) -> Any:
+            if isinstance(step, ReadWritten):
+                return self._read_written()
+            return self._fence.carry_out(step)
+
+        return carry_out(fence_owner(layout), carry)
 
     def _read_written(self) -> Written:
         """Return what the run records of the slot, and of the pipeline, say.
@@ -399,42 +509,52 @@ class Ownership:
             division.id if division is not None and division.ready else None,
         )
 
-    def _carry_out(self, step: BeginningStep) -> Stable | None:
+    def _begin_term(self, step: BeginningStep) -> Stable | None:
         if isinstance(step, WriteRun):
-            self._write_run(step.term, step.ids)
+            # Without exactly-once no run record was read before: as many slots as the one before.
+            self._write_run(step.term, max(step.ids, self.run.slots))
             return None
         state = self._read()
         self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
+        is_slot = self._claim.topic.shared_slot is not None
+        if not is_slot:
+            if not self._claim.transactional:  # nothing was fenced, and no run record was read
+                self._look_for_losses(state.run)
+            if (lost := self._claim.lost_run) is not None:
+                self.run = find_newest([lost, self.run])
         failpoint("fenced")
-        # Since the run records were read, the commit topic may have lost records at either end, or
-        # been created again: a partition without a position is not new then. The leader finds out.
+        if is_slot:
+            self._require_same_topic(state)
+            # Of the pipeline's run: the slot's own last run may be of before a restore.
+            self._follow(self._found.pair, binds=True)
+        else:
+            # Again, although the preflight has: a run in between may have recorded other ids.
+            self._follow(state.run.pair, binds=bool(state.positions))
+        self._adopt(state)
+        return Stable(self.run.term, state, self.retired)
+
+    def _require_same_topic(self, state: CommitState) -> None:
+        """Give the slot up if the commit topic may have lost records; the leader finds out.
+
+        Since the run records were read, it may have lost some at either end, or been created again:
+        a partition without a position is not new then.
+        """
         starts = self._store.read_log_starts()
         if state.pipeline_run.division != self._found.division or has_been_cut(self._found, starts):
             raise layout_changed(self._claim.name)
-        # Of the pipeline's run: the slot's own last run may be of before a restore.
-        self._follow(self._found.pair, binds=True)
-        self._adopt(state)
-        return Stable(state.run.term, state, self.retired)
 
-    def _prepare_ids(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> Written:
-        """Fence all shared slots, and return how many ids any driver may have used.
+    def _read_runs(self) -> list[Run]:
+        """Return the run records of the pipeline, also those never committed.
 
-        Uncommitted run records count, too: fencing too many slots is harmless, but a slot's open
-        transaction hides all later records until the slot is fenced.
-
-        Args:
-            slots: number of slots of this driver.
-            announce: writes what a run that takes a shared slot over later has to find, before any
-                of these is fenced; returns how many shared slots any layout has had.
+        Fencing too many slots is harmless, but a slot's open transaction hides all later records
+        until the slot is fenced.
         """
         runs = self._store.read_written_runs()
         self._found = find_newest(runs)
         self._look_for_losses(self._found)
-        if (lost := self._claim.lost_run) is not None:
-            # First: of records with the same term, the last one counts.
-            runs = [lost, *runs]
-        self._fence_shared(announce(runs))
-        return Written(max([slots, *(run.slots for run in runs)]))
+        lost = self._claim.lost_run
+        # First: of records with the same term, the last one counts.
+        return runs if lost is None else [lost, *runs]
 
     def _look_for_losses(self, newest: Run) -> None:
         """Find out what the commit topic has lost since its newest run record was written.
@@ -456,7 +576,7 @@ class Ownership:
                 self._lost_term,
             )
 
-    def _prepare_layout(self, division: _Division | None, runs: Sequence[Run]) -> int:
+    def _write_division(self, division: _Division | None, runs: Sequence[Run]) -> int:
         """Write the new layout; return how many shared slots any layout has had."""
         most = max((run.most_shared for run in runs), default=0)
         self._layout = None
@@ -483,27 +603,15 @@ class Ownership:
             editions=merge_editions(run.editions for run in runs),
         )
 
-    def _fence_shared(self, most: int) -> None:
-        """Fence every shared slot that any layout has had, as a run does that takes it over."""
-        if not most:
-            return
-        with ThreadPoolExecutor(self._claim.parallelism, thread_name_prefix="fencing") as pool:
-            fencing = []
-            for slot in range(most):
-                self._fence.confirm(self._claim.sync_timeout)
-                fencing.append(pool.submit(self._fence_slot, slot))
-            for fence in fencing:
-                fence.result()
-
-    def _fence_slot(self, slot: int, *, reads: bool = False) -> dict[str, tuple[int, int]]:
-        """Fence whatever run has a shared slot; return its ids' states if they are to be read."""
+    def _fence_slot(self, slot: int, *, reads: bool = False) -> dict[str, tuple[int, int]] | None:
+        """Fence whatever run has a shared slot, as ``fence`` does."""
         owned = self.of_slot(slot, "")
         try:
             return owned.fence(reads=reads)
         finally:
             owned.close(fence=False)
 
-    def fence(self, *, reads: bool = False) -> dict[str, tuple[int, int]]:
+    def fence(self, *, reads: bool = False) -> dict[str, tuple[int, int]] | None:
         """Fence the run that owns the slot without taking the slot over.
 
         A run that takes the slot over at the same time finds that the layout has changed.
@@ -511,21 +619,18 @@ class Ownership:
         Args:
             reads: return producer id and epoch of each transactional id; otherwise nothing.
 
+        Returns:
+            What is to be read; None if another run has taken the slot meanwhile.
+
         Raises:
-            TimedOut: other runs take it over each time.
-            TransactionUnfinished, ConnectionFailed, Refused: as ``take_over``.
+            TransactionUnfinished, ConnectionFailed, TimedOut, Refused: as ``take_over``.
         """
         self._fence.open()
-        until = monotonic() + self._claim.sync_timeout
-        while True:
-            try:
-                self._fence.take(self._read_written)
-                return self._fence.read_states() if reads else {}
-            except Superseded as error:
-                if monotonic() > until:
-                    slot = self._claim.topic.shared_slot
-                    raise never_fenced(self._claim.name, slot) from error
-            sleep(_AGAIN_S)
+        try:
+            self._fence.take(partial(self._fence_owner, None))
+            return self._fence.read_states() if reads else {}
+        except Superseded:
+            return None
 
     def _follow(self, recorded: ClusterPair, *, binds: bool) -> None:
         """Compare the clusters with those on record, and adopt the aliases of these.
@@ -606,14 +711,12 @@ class Ownership:
             Superseded, OwnershipLost: another driver has taken over, or may have.
             ConnectionFailed, TimedOut, Refused: as for :meth:`take_over`.
         """
-        read_slot = partial(self._fence_slot, reads=True)
-        with ThreadPoolExecutor(self._claim.parallelism, thread_name_prefix="fencing") as pool:
-            shared = list(pool.map(read_slot, range(self.run.most_shared)))
+        with ThreadPoolExecutor(self._claim.parallelism, "fencing") as pool:
+            fencing = _SlotFencing(pool, self._claim, partial(self._fence_slot, reads=True))
+            carry_out(fence_slots(self.run.most_shared), partial(self._carry_slots_out, fencing))
         # Last: another driver would have bumped the epoch of the driver's id first.
         states = self._fence.read_states()
-        for slot_states in shared:
-            states |= slot_states
-        return states
+        return states | fencing.states
 
     def close(self, *, fence: bool = True) -> None:
         """Bump every slot's epoch, so that no task can write any longer, and disconnect."""

@@ -23,10 +23,7 @@ class FenceRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReadWritten:
-    """Read the run records, also those of open and aborted transactions.
-
-    Of the whole pipeline: first write what has to precede the fencing, and fence its shared slots.
-    """
+    """Read the run records, also those of open and aborted transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +37,48 @@ class FenceId:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteEarly:
+    """Confirm the lock of the pipeline, write what a takeover of a slot has to find, and commit it.
+
+    Answered with how many slots any division has had.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Bump the lock if nobody else has; the takeover ends if somebody has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSlot:
+    """Begin to carry ``fence_owner`` out for a slot, with its lock."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSlots:
+    """Wait for the slots that were begun.
+
+    Answered with those whose locks other runs have taken meanwhile: they are not fenced.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class ReadStable:
     """Wait until nothing that was written before is undecided, and read what is committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRun:
-    """Confirm the lock, write the run record, and wait until it is committed."""
+    """Confirm the lock, write the run record, and wait until it is committed.
+
+    ``state`` is what was read before.
+    """
 
     term: int
     ids: int
+    state: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +112,8 @@ class Stable:
 
 
 FencingStep = TakeLock | FenceRecords | ReadWritten | FenceId
+SlotsStep = Confirm | FenceSlot | AwaitSlots
+PipelineStep = FencingStep | WriteEarly | SlotsStep
 BeginningStep = ReadStable | WriteRun
 S = TypeVar("S")
 T = TypeVar("T")
@@ -103,7 +134,7 @@ class FencedOwner:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A slot that was taken over: its term, how many ids it may use, and which it cannot use."""
+    """What was taken over: its term, how many ids it may use, and which it cannot use."""
 
     term: int
     ids: int
@@ -131,25 +162,64 @@ def fence_owner(division: str | None = None) -> Steps[FencingStep, FencedOwner]:
     written: Written = yield ReadWritten()
     if division is not None and written.division != division:
         raise Outdated
+    unfinished = yield from _fence_ids(written.ids)
+    return FencedOwner(written, unfinished)
+
+
+def fence_pipeline() -> Steps[PipelineStep, FencedOwner]:
+    """Fence whoever has the pipeline, and every slot of any division that it has had.
+
+    The lock of the pipeline decides between two takeovers: only the one that has bumped it last
+    writes its records, and bumps slots. What a slot's takeover has to find is written before any
+    slot's lock is bumped.
+    """
+    yield TakeLock()
+    yield FenceRecords()
+    written: Written = yield ReadWritten()
+    slots: int = yield WriteEarly()
+    yield from fence_slots(slots)
+    unfinished = yield from _fence_ids(written.ids)
+    return FencedOwner(written, unfinished)
+
+
+def fence_slots(slots: int) -> Steps[SlotsStep, None]:
+    """Fence slots for whoever has the lock of the pipeline.
+
+    A run that takes one meanwhile finds the early record; its slot is fenced again.
+    """
+    waiting = list(range(slots))
+    while waiting:
+        for slot in waiting:
+            yield Confirm()
+            yield FenceSlot(slot)
+        waiting = yield AwaitSlots()
+
+
+def _fence_ids(ids: int) -> Steps[FenceId, frozenset[int]]:
+    """Fence the ids of a lock; return those whose transactions cannot end."""
     unfinished = set()
-    for number in range(written.ids):
+    for number in range(ids):
         if not (yield FenceId(number)):
             unfinished.add(number)
-    return FencedOwner(written, frozenset(unfinished))
+    return frozenset(unfinished)
 
 
-def begin_slot(fenced: FencedOwner) -> Steps[BeginningStep, Taken]:
-    """Begin a term of a slot whose owner was fenced.
+def begin(fenced: FencedOwner, slots: int = 1) -> Steps[BeginningStep, Taken]:
+    """Begin a term of a slot, or of a pipeline, whose owner was fenced.
 
     Positions and moved topics are read together, after all bumps. The term is above those of all
     slots: the partitions may have been in another one. Whether the lock was lost meanwhile is found
     when the run record is written, before any id is used.
+
+    Args:
+        fenced: what was fenced.
+        slots: how many ids are needed at the same time.
     """
     stable: Stable = yield ReadStable()
     unusable = fenced.unfinished | stable.retired
-    ids = max(fenced.written.ids, len(unusable) + 1)
+    ids = max(fenced.written.ids, slots + len(unusable))
     term = max(stable.term, fenced.written.term) + 1
-    yield WriteRun(term, ids)
+    yield WriteRun(term, ids, stable.state)
     return Taken(term, ids, unusable, stable.state)
 
 

@@ -1,8 +1,8 @@
 """Runs with one level of ownership, a slot with its lock, against the model of the coordinator.
 
-They take slots over as the program does, and the pipeline by ``takeover.py``, beside runs of the
-release before. A run that is exclusive, or a standby whose turn it is, divides the pipeline for
-itself and keeps all slots; one that shares takes single slots of a division that was made for all.
+They take slots and the pipeline over in the order of the program, beside runs of the release
+before. A run that is exclusive, or a standby whose turn it is, divides the pipeline for itself and
+keeps all slots; one that shares takes single slots of a division that was made for all.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.replication.ownership.epochs import STATE, NotOwner, ProducerEpochs, transactional_id
 from k2ktui.replication.ownership.takeover import (
+    AwaitSlots,
+    Confirm,
     FencedOwner,
     FenceId,
     FenceRecords,
+    FenceSlot,
     Outdated,
     ReadStable,
     ReadWritten,
@@ -26,8 +29,9 @@ from k2ktui.replication.ownership.takeover import (
     T,
     TakeLock,
     Taken,
+    WriteEarly,
     WriteRun,
-    begin_slot,
+    begin,
     fence_owner,
 )
 from tests.support.model.coordinator import Copied, Fault, Moved, Pause, Placed, Run, Version
@@ -43,18 +47,18 @@ from tests.support.model.planted import Planted, plant
 from tests.support.model.sharing import Layout, SharedCluster, SlotRunner, newest_layout
 from tests.support.model.takeover import (
     Change,
-    Confirm,
     Division,
-    FenceSlot,
     Move,
     NotMoved,
     PipelineRun,
     Read,
+    Records,
     SlotRun,
     Start,
-    Write,
     WrittenRuns,
     change_pipeline,
+    early_record,
+    late_records,
 )
 
 _S = 60.0
@@ -123,14 +127,10 @@ class OneLevelDriver(ModelDriver):
                 guard.moved = frozenset(moved_partitions(self._target.committed))
                 guard.before = self.written(guard.slot)
                 return await guard.epochs.take_ownership(_S)
-            case Confirm():
-                return await guard.epochs.confirm_ownership(_S)
             case FenceRecords():
                 return await guard.epochs.fence(STATE, _S)
             case FenceId(number):
                 return await fence_id(guard.epochs, number)
-            case FenceSlot(slot):
-                return await self._fence_slot(slot)
             case ReadWritten():
                 await Pause()
                 is_early = self._planted is Planted.RECORD_BEFORE_LOCK and guard.slot is not None
@@ -139,11 +139,12 @@ class OneLevelDriver(ModelDriver):
                 return await self._read_stable(guard)
             case WriteRun(term, ids):
                 assert guard.slot is not None
-                return await self._do(Write((SlotRun(guard.slot, term, ids),)), guard)
-            case Write(records):
-                self._epochs = guard.epochs
-                return await self._write(*(e for r in records for e in self._entries(r)))
+                return await self._write_all(guard, (SlotRun(guard.slot, term, ids),))
         raise AssertionError(step)
+
+    async def _write_all(self, guard: Guard, records: Records) -> None:
+        self._epochs = guard.epochs
+        await self._write(*(entry for record in records for entry in self._entries(record)))
 
     async def _read_stable(self, guard: Guard) -> Stable:
         visible = frozenset(moved_partitions(self._target.visible()))
@@ -155,19 +156,6 @@ class OneLevelDriver(ModelDriver):
             moved = visible
         read = Read(newest_positions(self._target.committed), moved)
         return Stable(self._stable_term(guard.slot), read)
-
-    async def _fence_slot(self, slot: int) -> int | None:
-        guard = self.guard(slot)
-        try:
-            guard.fenced = await self.play(fence_owner(), guard)
-        except (NotOwner, CoordinatorError, Failed):
-            await Pause()
-            return None
-        self.fenced(guard)
-        return _ids_of(guard.fenced)
-
-    def fenced(self, guard: Guard) -> None:
-        """A slot was fenced by a takeover of the pipeline."""
 
     def written(self, slot: int | None = None) -> WrittenRuns:
         """Return the run records as compaction leaves them, also those never committed."""
@@ -185,7 +173,7 @@ class OneLevelDriver(ModelDriver):
         committed = PipelineRun(division=division_of(visible) if visible else None)
         own = target.kept(lambda entry: isinstance(entry, Run) and entry.group == f"g.{slot}")
         return WrittenRuns(
-            max([1, *(run.slots for run in own)]),
+            newest.old_ids if slot is None else max([1, *(run.slots for run in own)]),
             0 if own_term else newest.term,
             division.id if division is not None and division.ready else None,
             newest,
@@ -219,8 +207,10 @@ class OneLevelDriver(ModelDriver):
         return Layout(division.slots, driver, attempt, division.ready, most=most)
 
 
-def _ids_of(fenced: FencedOwner) -> int:
+def _ids_of(guard: Guard) -> int:
     """Return how many ids a slot may use that a takeover of the pipeline has fenced."""
+    fenced = guard.fenced
+    assert fenced is not None
     return max(fenced.written.ids, len(fenced.unfinished) + 1)
 
 
@@ -262,7 +252,7 @@ class SlotOwner(OneLevelDriver):
                     is_read = self._planted is not Planted.RECORD_NOT_READ
                     steps = fence_owner(self.division.id if is_read else None)
                     fenced = await self.play(steps, guard)
-                    taken = await self.play(begin_slot(fenced), guard)
+                    taken = await self.play(begin(fenced), guard)
                 else:
                     (guard, taken), self._kept = self._kept, None
                 self._adopt(guard, taken)
@@ -302,18 +292,20 @@ class PipelineDriver(OneLevelDriver):
     def __init__(self, number: int, run: int, change: Change, cluster: OneLevelCluster) -> None:
         self.change, self.is_done = change, False
         self._attempt, self._guards = 0, dict[int, Guard]()
+        self._contested: list[int] = []
+        self._before, self._early = WrittenRuns(0), PipelineRun()
+        self._late: Records = ()  # what is written with the late record, as a planted fault
         super().__init__(number, run, cluster)
 
     async def _run(self) -> None:
         while True:
-            self._attempt, self._guards = self._attempt + 1, {}
-            change = self.change
-            if change.division is not None:
-                division = replace(change.division, id=f"{self.number}.{self._attempt}")
-                change = replace(change, division=division)
+            self._attempt, self._guards, self._contested = self._attempt + 1, {}, []
+            if self.change.division is not None:
+                division = replace(self.change.division, id=f"{self.number}.{self._attempt}")
+                self.change = replace(self.change, division=division)
             guard = self.guard(None)
             try:
-                stable = await self.play(change_pipeline(change), guard)
+                taken = await self.play(change_pipeline(), guard)
             except NotMoved:
                 return
             except NotOwner as error:
@@ -324,16 +316,53 @@ class PipelineDriver(OneLevelDriver):
                 await Pause()
             else:
                 self.is_done = True
-                self._cluster.has_changed(self, change, stable, self._guards)
+                self._cluster.has_changed(self, taken, self._guards)
                 return
+
+    async def _do(self, step: Any, guard: Guard) -> Any:
+        if guard.slot is not None:
+            return await super()._do(step, guard)
+        match step:
+            case ReadWritten():
+                self._before = await super()._do(step, guard)
+                return self._before
+            case WriteEarly():
+                return await self._write_early(guard)
+            case Confirm():
+                return await guard.epochs.confirm_ownership(_S)
+            case FenceSlot(slot):
+                return await self._fence_slot(slot)
+            case AwaitSlots():
+                contested, self._contested = self._contested, []
+                return contested
+            case WriteRun():
+                ids = [_ids_of(self._guards[slot]) for slot in sorted(self._guards)]
+                late: Records = late_records(self.change, self._early, step, ids)
+                return await self._write_all(guard, self._late + late)
+        return await super()._do(step, guard)
+
+    async def _write_early(self, guard: Guard) -> int:
+        self._early = early_record(self.change, self._before)
+        records: Records = (self._early, *self.change.moves)
+        if self._planted is Planted.LATE_RECORD:
+            self._late = records
+        else:
+            await self._write_all(guard, records)
+        return self._early.most
+
+    async def _fence_slot(self, slot: int) -> None:
+        guard = self.guard(slot)
+        try:
+            guard.fenced = await self.play(fence_owner(), guard)
+        except (NotOwner, CoordinatorError, Failed):
+            await Pause()
+            self._contested.append(slot)
+        else:
+            self._guards[slot] = guard
 
     async def _write(self, *records: Any) -> None:
         self._term = next(record.term for record in records if isinstance(record, Run))
         await super()._write(*records)
-
-    def fenced(self, guard: Guard) -> None:
-        assert guard.slot is not None
-        self._guards[guard.slot] = guard
 
 
 class OneLevelCluster(SharedCluster):
@@ -412,18 +441,17 @@ class OneLevelCluster(SharedCluster):
         self.drivers.append(driver)
         return driver
 
-    def has_changed(
-        self, driver: PipelineDriver, change: Change, stable: Stable, guards: dict[int, Guard]
-    ) -> None:
+    def has_changed(self, driver: PipelineDriver, taken: Taken, guards: dict[int, Guard]) -> None:
         """A takeover of the pipeline is complete; its run keeps the slots that are its own."""
+        change = driver.change
         division = change.division
         if division is not None and division.alone:
             for slot in range(division.slots):
                 guard, number = guards[slot], len(self.drivers)
                 fenced = guard.fenced
                 assert fenced is not None
-                ids = _ids_of(fenced)
-                kept = guard, Taken(stable.term, ids, fenced.unfinished, stable.state)
+                unfinished = fenced.unfinished
+                kept = guard, replace(taken, ids=_ids_of(guard), unusable=unfinished)
                 self.drivers.append(SlotOwner(number, driver.run, slot, division, self, kept))
         elif division is None and not change.keeps:
             self.halted = self._lock(), self.counts()

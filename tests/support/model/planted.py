@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from k2ktui.replication.ownership.takeover import FenceId, Steps, T
-from tests.support.model.takeover import Confirm, PipelineRun, Write
+from k2ktui.replication.ownership.takeover import Confirm, FenceId, Steps, T, WriteEarly
 
 
 class Planted(Enum):
@@ -31,7 +30,6 @@ def plant(planted: Planted | None, steps: Steps[Any, T]) -> Steps[Any, T]:
     if planted is None:
         return (yield from steps)
     answer: Any = None
-    waiting: tuple[Any, ...] = ()
     has_written = False
     while True:
         try:
@@ -46,10 +44,5 @@ def plant(planted: Planted | None, steps: Steps[Any, T]) -> Steps[Any, T]:
             case FenceId(), Planted.OLD_IDS if has_written:
                 answer = True
                 continue
-            case Write(records), Planted.LATE_RECORD:
-                if isinstance(records[0], PipelineRun) and not has_written:
-                    waiting, has_written, answer = records, True, None
-                    continue
-                step = Write((*waiting, *records))
-        has_written = has_written or isinstance(step, Write)
+        has_written = has_written or isinstance(step, WriteEarly)
         answer = yield step

@@ -1,24 +1,23 @@
-"""What a takeover of a whole pipeline does next, and in which order.
+"""What a takeover of a whole pipeline writes next (docs/internals/one-level-ownership.md).
 
-A slot's takeover is the program's own, ``k2ktui/replication/ownership/takeover.py``; that of a
-pipeline follows (docs/internals/one-level-ownership.md). Today's is in ``Ownership``.
+In which order it does that is the program's own, ``k2ktui/replication/ownership/takeover.py``; what
+it writes today is in ``Ownership``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from k2ktui.replication.ownership.takeover import (
-    FenceId,
-    FenceRecords,
-    ReadStable,
-    ReadWritten,
-    Stable,
+    BeginningStep,
+    PipelineStep,
     Steps,
-    TakeLock,
+    Taken,
+    WriteRun,
     Written,
+    begin,
+    fence_pipeline,
 )
 
 
@@ -81,31 +80,6 @@ class Start:
     term: int
 
 
-# Its steps, beside those of a slot.
-
-
-@dataclass(frozen=True)
-class Confirm:
-    """Bump the lock if nobody else has; the takeover ends if somebody has."""
-
-
-@dataclass(frozen=True)
-class FenceSlot:
-    """Carry ``fence_owner`` out for a slot, with its lock; answered with its ids, or None.
-
-    None says that another run has taken the slot's lock meanwhile.
-    """
-
-    slot: int
-
-
-@dataclass(frozen=True)
-class Write:
-    """Confirm the lock, write records in one transaction, and wait until it is committed."""
-
-    records: tuple[PipelineRun | SlotRun | Move | Start, ...]
-
-
 @dataclass(frozen=True)
 class WrittenRuns(Written):
     """The answer to ``ReadWritten``, with all that a takeover of the pipeline asks.
@@ -125,6 +99,10 @@ class Read:
 
     positions: Mapping[int, int]
     moved: frozenset[int]
+
+
+Records = tuple[PipelineRun | SlotRun | Move | Start, ...]
+"""What one transaction writes."""
 
 
 class NotMoved(Exception):
@@ -148,46 +126,31 @@ class Change:
     positions: Mapping[int, int] = field(default_factory=dict)
 
 
-def change_pipeline(change: Change) -> Steps[Any, Stable]:
-    """Take the whole pipeline over; the state that was read gets the new term.
+def change_pipeline() -> Steps[PipelineStep | BeginningStep, Taken]:
+    """Take the whole pipeline over, as the program does."""
+    fenced = yield from fence_pipeline()
+    return (yield from begin(fenced, 0))
 
-    The lock of the pipeline decides between two takeovers: only the one that has bumped it last
-    writes its records, and bumps slots. What a slot's takeover has to find is written before any
-    slot's lock is bumped.
+
+def late_records(change: Change, early: PipelineRun, step: WriteRun, ids: list[int]) -> Records:
+    """Return what is written when every run was fenced; ``ids`` are those of each slot.
 
     Raises:
         NotMoved: a position is of a topic that is not moved, and runs go on.
     """
-    yield TakeLock()
-    yield FenceRecords()
-    written: WrittenRuns = yield ReadWritten()
-    early = _early(change, written)
-    yield Write((early, *change.moves))
-    ids: list[int] = []
-    for slot in range(early.most):
-        slot_ids: int | None = None
-        while slot_ids is None:  # another run is taking the slot over, and finds the early record
-            yield Confirm()
-            slot_ids = yield FenceSlot(slot)
-        ids.append(slot_ids)
-    for number in range(early.old_ids):
-        yield FenceId(number)
-    state: Stable = yield ReadStable()
-    if change.keeps and not change.positions.keys() <= state.state.moved:
+    if change.keeps and not change.positions.keys() <= step.state.moved:
         raise NotMoved
-    term = max(state.term, early.term) + 1
-    division = early.division
+    division, term = early.division, step.term
     if division is not None and not change.keeps:
         division = replace(division, ready=True)
     # The ids of the release before are fenced: whoever uses them again writes a record before.
     late = replace(early, term=term, division=division, old_ids=0)
     starts = (Start(at, offset, term) for at, offset in sorted(change.positions.items()))
     kept = division.slots if division is not None and division.alone and not change.keeps else 0
-    yield Write((late, *starts, *(SlotRun(slot, term, ids[slot]) for slot in range(kept))))
-    return replace(state, term=term)
+    return (late, *starts, *(SlotRun(slot, term, ids[slot]) for slot in range(kept)))
 
 
-def _early(change: Change, written: WrittenRuns) -> PipelineRun:
+def early_record(change: Change, written: WrittenRuns) -> PipelineRun:
     """Return the run record that is written before any slot's lock is bumped."""
     before, division = written.run, change.division
     if change.keeps:

@@ -30,7 +30,14 @@ from k2ktui.replication.ownership.epochs import (
     transactional_id,
 )
 from k2ktui.replication.ownership.fence import Fence
-from k2ktui.replication.ownership.takeover import Written
+from k2ktui.replication.ownership.takeover import (
+    FencedOwner,
+    FencingStep,
+    ReadWritten,
+    Written,
+    carry_out,
+    fence_owner,
+)
 from tests.support.model.coordinator import Coordinator, Copied, DirectWire, Produce, Version
 from tests.support.schedule.examples import examples
 
@@ -99,6 +106,15 @@ def can_write(target: Coordinator, token: Producer) -> bool:
     return True
 
 
+def take(fence: Fence, ids: int) -> FencedOwner:
+    """Fence whoever has the lock, and as many ids as the run records are said to name."""
+
+    def carry(step: FencingStep) -> Any:
+        return Written(ids) if isinstance(step, ReadWritten) else fence.carry_out(step)
+
+    return fence.take(lambda: carry_out(fence_owner(), carry))
+
+
 @pytest.fixture
 def make_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DirectWire], Fence]]:
     """Make the ``Fence`` of a pipeline, on the model."""
@@ -134,7 +150,7 @@ def test_a_takeover_fences_every_id_of_the_driver_before(
     if is_open:
         before.begin()
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     assert not [slot for slot, token in before.tokens.items() if can_write(target, token)]
     assert not target.committed and not target.open()
     assert fence.is_owned and set(fence.producer_ids()) == set(range(_SLOTS))
@@ -154,7 +170,7 @@ def test_a_driver_is_fenced_where_its_bump_would_count_as_a_repeat(
     before = Owner(target)
     if is_open:
         before.begin()
-    make_fence(DirectWire(target)).take(lambda: Written(_SLOTS))
+    take(make_fence(DirectWire(target)), _SLOTS)
     with pytest.raises(NotOwner):
         run(before.epochs.confirm_ownership(_S))
     for slot, token in before.tokens.items():
@@ -170,10 +186,10 @@ def test_each_takeover_raises_every_epoch_again(
     """Also the second one of a driver, after its ownership was unknown: tasks may be left."""
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     before = {name: known_id.epoch for name, known_id in target.ids.items()}
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     assert not [token for token in tokens if can_write(target, token)]
     assert all(target.ids[name].epoch > epoch for name, epoch in before.items())
 
@@ -195,7 +211,7 @@ def test_another_driver_takes_over_at_any_request_of_a_takeover(
         wire = DirectWire(target, at, take_over)
         fence, tokens = make_fence(wire), []
         try:
-            fence.take(lambda: Written(_SLOTS))
+            take(fence, _SLOTS)
             tokens = [fence.recover(slot) for slot in range(_SLOTS)]
         except (Superseded, OwnershipLost):
             pass
@@ -226,7 +242,7 @@ class NotedWire(DirectWire):
 def test_what_a_takeover_bumps(make_fence: Callable[[DirectWire], Fence]) -> None:
     """The lock twice; then each id twice, when a bump with the lock's epoch has confirmed it."""
     wire = NotedWire(Coordinator(Version.TV2))
-    make_fence(wire).take(lambda: Written(2))
+    take(make_fence(wire), 2)
     expected = [("g.driver", -1)] * 2
     for number, name in enumerate(("state", "0", "1")):
         expected += [("g.driver", 1 + number), *[(f"g.{name}", -1)] * 2]
@@ -259,7 +275,7 @@ def test_a_lock_that_has_expired_is_not_another_drivers(
     """Its own bump has created it again: asked once more, the fence still names no other driver."""
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     for name in list(target.ids):
         target.expire(name)
@@ -267,7 +283,7 @@ def test_a_lock_that_has_expired_is_not_another_drivers(
         with pytest.raises(OwnershipLost, match=r"transactional\.id\.expiration\.ms"):
             ask()
     assert not fence.is_owned
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     assert not [token for token in tokens if can_write(target, token)]
     for slot in range(_SLOTS):
         assert can_write(target, fence.recover(slot))
@@ -279,7 +295,7 @@ def test_a_slot_that_has_expired_does_not_cost_the_lock(
 ) -> None:
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     tokens = [fence.recover(slot) for slot in range(_SLOTS)]
     for slot in (STATE, *range(_SLOTS)):
         target.expire(transactional_id("g", slot))
@@ -293,7 +309,7 @@ def test_a_lock_that_has_expired_and_was_taken_is_the_others(
 ) -> None:
     target = Coordinator(version)
     fence = make_fence(DirectWire(target))
-    fence.take(lambda: Written(_SLOTS))
+    take(fence, _SLOTS)
     target.expire("g.driver")
     other = Owner(target)
     with pytest.raises(Superseded):

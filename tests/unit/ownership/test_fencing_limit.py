@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.replication.ownership import fence as fence_module
+from k2ktui.replication.ownership import ownership as ownership_module
 from k2ktui.replication.ownership.fence import Fence
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
@@ -38,7 +38,7 @@ def test_so_many_slots_are_fenced_at_the_same_time(
             fencing -= 1
 
     monkeypatch.setattr(Fence, "open", lambda _: None)
-    monkeypatch.setattr(fence_module, "carry_out", bump)
+    monkeypatch.setattr(ownership_module, "carry_out", bump)
     target: Any = None
     whole = make_ownership(config, target, {"bootstrap_servers": "localhost:1"}, 1)
     owned = [whole.of_slot(slot, "l") for slot in range(SLOTS)]
