@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from k2ktui.errors import TimedOut
 from k2ktui.replication.ownership import ownership as ownership_module
+from k2ktui.replication.ownership.commit_state import CommitTopic
 from k2ktui.replication.ownership.fence import Fence
-from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.ownership import Claim, Ownership, _SlotFencing
 from k2ktui.replication.ownership.pipeline import make_ownership
 from tests.support.clusters.kafka import TIMEOUT, eventually
 from tests.unit.replication.test_client_settings import pipeline
@@ -59,3 +61,16 @@ def test_so_many_slots_are_fenced_at_the_same_time(
     finally:
         for ownership in [whole, *owned]:
             ownership.close(fence=False)
+
+
+def test_a_slot_that_other_runs_take_each_time_is_named() -> None:
+    """It is to be fenced again, after the pipeline's lock was confirmed, until the time is over."""
+    claim = Claim("p", CommitTopic("c", 1, "g"), True, 60_000, 0.0, parallelism=2)
+    with ThreadPoolExecutor(2) as pool:
+        fencing = _SlotFencing(pool, claim, lambda slot: None if slot == 1 else {f"{slot}": (7, 0)})
+        for slot in range(3):
+            fencing.begin(slot)
+        assert fencing.finish() == [1] and set(fencing.states) == {"0", "2"}
+        fencing.begin(1)
+        with pytest.raises(TimedOut, match="slot 1 of pipeline p could not be fenced"):
+            fencing.finish()
