@@ -130,6 +130,8 @@ def _run_phase(session: Session, phase: DrillPhase) -> PhaseResult:
         runs = [describe_hook(hook) for hook in parts if hook.phase is phase]
         if runs and (sharing := session.peers.describe_sharing()):
             runs.append(sharing)
+        if phase is DrillPhase.FENCE_PRODUCERS:
+            runs += redirect.describe_cut_off(session)
         session.confirm(phase, "\n".join([describe_phase_of(session.drill, phase), *runs]))
     session.begin(phase)
     result = _with_checks(session, phase, RUNS[phase](session))

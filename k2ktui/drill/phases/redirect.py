@@ -33,6 +33,7 @@ from k2ktui.engine.drill.redirects import (
     PRODUCER_IDS,
     NameAnswer,
     cut_addresses,
+    describe_fenced,
     describe_transactional,
     explain_no_cluster,
     list_clusters,
@@ -214,6 +215,14 @@ def describe_redirect(session: Session) -> list[str]:
     transactional = describe_transactional(_list_transactional(session))
     lines = [f"Next is the {describe_hook(hook)}", sharing, move, PRODUCER_IDS, transactional]
     return [line for line in lines if line]
+
+
+def describe_cut_off(session: Session) -> list[str]:
+    """Return what the question before clients are cut off says about transactional producers."""
+    if session.drill.options.fence is not Fence.CUT_OFF:
+        return []
+    fenced = describe_fenced(_list_transactional(session))
+    return [fenced] if fenced else []
 
 
 def _list_transactional(session: Session) -> list[str] | None:

@@ -36,6 +36,18 @@ def describe_transactional(names: Sequence[str] | None) -> str:
     )
 
 
+def describe_fenced(names: Sequence[str] | None) -> str:
+    """Return whose open transactions end at a cut-off, for its question; names as above."""
+    if names is not None and not names:
+        return ""
+    who = "which ones is not known" if names is None else list_names(names, _NAMED)
+    return (
+        f"Transactional producers ({who}): a transaction that is open then is aborted at its "
+        "time-out, and its producer fenced, also if the drill is aborted: its application has to "
+        "make a new one, or be restarted."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class NameAnswer:
     """What one address of the clients' name, or of a broker that it advertises, answers.

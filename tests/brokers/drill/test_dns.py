@@ -27,12 +27,21 @@ from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import Hook, HookRole, HookStatus
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.errors import Refused
+from tests.brokers.drill.test_named_clients import (
+    OPTIONS,
+    SESSIONS,
+    Lab,
+    commits_on_source,
+    print_gaps,
+    prove,
+)
 from tests.brokers.drill.test_redirect import CUT_OFF, Followed, Writes, read_committed
 from tests.support.clusters.haproxy import BY_DNS, Front, FrontedNode, fronted
-from tests.support.clusters.kafka import eventually, unique_name
+from tests.support.clusters.kafka import eventually, read_all, unique_name
 from tests.support.clusters.name_server import NameServer, name_server
 from tests.support.clusters.resolver import own_resolver
 from tests.support.drill.runs import MAY, Pair, Yes, check_of, kill_at, settled
+from tests.support.named.fleet import require_compiler
 
 _TTL_S = 10
 
@@ -356,3 +365,26 @@ def test_what_could_not_be_moved_leaves_the_target_closed(
         assert abort_drill(actor, drill.id).status is DrillStatus.ABORTED
 
     resolves.submit(stay).result()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_clients_of_both_libraries_follow_records(
+    tmp_path: Path, server: NameServer, name: str, resolves: Executor
+) -> None:
+    """Java keeps addresses for 30 seconds by default, whatever their TTL is."""
+    require_compiler()
+
+    def follow() -> None:
+        with fronted(tmp_path / "fronted", BY_DNS, SESSIONS) as (east, west, running):
+            lab = Lab(tmp_path, east, west, cast(Front, NamedFront(running, server, name)))
+            try:
+                lab.begin()
+                drill = lab.start(DrillKind.PLANNED, OPTIONS, Yes())
+                assert drill.status is DrillStatus.DONE, drill
+                print_gaps(drill)
+                prove(lab, drill, commits_on_source(lab), read_all(lab.source, lab.topic))
+            finally:
+                lab.close()
+
+    resolves.submit(follow).result()

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.drill.operations import start_drill
+from k2ktui.drill.operations import abort_drill, list_drills, start_drill
 from k2ktui.drill.ownership import Actor
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus, Fence
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.sync.commit_snapshots import read_known_commits
@@ -45,7 +46,7 @@ _PARTITIONS = 4
 _PRIOR = 20_000
 # Members of the new protocol are gone from the source after their session timeout, which is the
 # broker's, and at least 45 seconds by default.
-_SESSIONS = {
+SESSIONS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1000",
@@ -103,6 +104,11 @@ class Lab:
     def flow(self) -> Flow:
         """The pipeline."""
         return Flow(load_checked((str(self.file),)).config)
+
+    @property
+    def named(self) -> str:
+        """How a question names the transactional producers."""
+        return f"{self.stem}-java, {self.stem}-librdkafka"
 
     def actor(self, operator: Yes) -> Actor:
         """Who acts in this process."""
@@ -226,7 +232,7 @@ def value(got: Got) -> str:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     require_compiler()
-    with fronted(tmp_path / "fronted", properties=_SESSIONS) as (east, west, front):
+    with fronted(tmp_path / "fronted", properties=SESSIONS) as (east, west, front):
         running = Lab(tmp_path, east, west, front)
         try:
             yield running
@@ -240,21 +246,30 @@ def prove(lab: Lab, drill: Drill, commits: Commits, written: list[Got]) -> Outco
     lab.fleet.await_idle()
     lab.fleet.await_read()
     lab.fleet.end()
-    told = lab.fleet.told
-    for record in drill.phases:
-        if record.began_ms and record.ended_ms:
-            print(f"{record.phase}: {(record.ended_ms - record.began_ms) / 1000:.1f} s")
+    print_phases(drill)
     outcome = judge(lab, commits, written)
     print(f"twice {outcome.twice}, beyond {outcome.beyond}, strays {outcome.strays}")
     print(lab.fleet.tail(log=False))
-    assert told.of("died") == told.of("fatal") == [], lab.fleet.tail()
-    # The question before the target is opened names them.
-    named = {client.name for client in lab.fleet.clients if client.role == "transact"}
-    assert {name for name, _ in told.of("restarted")} <= named, lab.fleet.tail()
+    assert_unharmed(lab)
     assert outcome.lost == []
     assert not any(outcome.unread.values()), outcome.unread
     assert not any(outcome.again.values()), outcome.again
     return outcome
+
+
+def assert_unharmed(lab: Lab) -> None:
+    """Nobody has ended, and only those were made anew that the drill's questions name."""
+    told = lab.fleet.told
+    assert told.of("died") == told.of("fatal") == [], lab.fleet.tail()
+    named = {client.name for client in lab.fleet.clients if client.role == "transact"}
+    assert {name for name, _ in told.of("restarted")} <= named, lab.fleet.tail()
+
+
+def print_phases(drill: Drill) -> None:
+    """Print how long each phase took."""
+    for record in drill.phases:
+        if record.began_ms and record.ended_ms:
+            print(f"{record.phase}: {(record.ended_ms - record.began_ms) / 1000:.1f} s")
 
 
 def print_gaps(drill: Drill) -> None:
@@ -278,8 +293,7 @@ def test_planned(lab: Lab) -> None:
     drill = lab.start(DrillKind.PLANNED, OPTIONS, operator)
     assert drill.status is DrillStatus.DONE, drill
     asked = dict(operator.asked)["open-target"]
-    named = [f"{lab.stem}-{library}" for library in ("java", "librdkafka")]
-    assert ", ".join(named) in asked and "InvalidPidMappingException" in asked
+    assert lab.named in asked and "InvalidPidMappingException" in asked
     clients = [client for group in drill.groups for client in group.clients]
     readers = {client.name for client in lab.fleet.clients if client.role == "read"}
     assert {client.client_id for client in clients} == readers, "the report has each of them"
@@ -297,3 +311,36 @@ def test_disaster(lab: Lab) -> None:
     drill = lab.start(DrillKind.DISASTER, OPTIONS, Yes())
     assert drill.status is DrillStatus.DONE, drill
     prove(lab, drill, commits, written)
+
+
+def test_abort(lab: Lab) -> None:
+    """The cut-off is taken back once transactions have ended by it: all go on where they were."""
+    lab.begin()
+    operator = Yes(frozenset({"open-target"}))
+    with pytest.raises(Refused, match="open-target was not confirmed"):
+        lab.start(DrillKind.PLANNED, OPTIONS, operator)
+    asked = dict(operator.asked)["fence-producers"]
+    assert lab.named in asked and "also if the drill is aborted" in asked
+    flow = lab.flow
+    (drill,) = list_drills(settled(flow))
+    print_phases(drill)
+    drill = abort_drill(Actor(flow, [str(lab.file)], MAY, Yes()), drill.id)
+    settled(flow)
+    assert drill.status is DrillStatus.ABORTED, drill
+    lab.await_members()
+    lab.fleet.await_more()
+    lab.fleet.await_idle()
+    lab.fleet.await_read()
+    lab.fleet.end()
+    print(lab.fleet.tail(log=False))
+    assert_unharmed(lab)
+    written = Counter(map(value, read_all(lab.source, lab.topic)))
+    assert lab.fleet.told.acknowledged.keys() <= written.keys(), "nothing is lost"
+    # Plain producers send again what was in flight at the cut-off.
+    plain = {
+        client.name
+        for client in lab.fleet.clients
+        if client.own.get("enable.idempotence") == "false"
+    }
+    twice = [text for text, times in written.items() if times > 1]
+    assert {text.split()[0] for text in twice} <= plain, twice

@@ -12,6 +12,7 @@ from k2ktui.engine.drill.hooks import Hook, HookRole, new_record
 from k2ktui.engine.drill.model import Fence, PhaseRecord, PhaseStatus, new_phases, phases_of
 from k2ktui.engine.drill.redirects import (
     NameAnswer,
+    describe_fenced,
     describe_transactional,
     explain_no_cluster,
     explain_refusal,
@@ -39,6 +40,14 @@ def test_transactional_producers_are_named() -> None:
     assert "id-0, id-1" in text and "id-6" not in text and "\x1b" not in text
     assert "InvalidPidMappingException" in text
     assert "which ones is not known" in describe_transactional(None)
+
+
+def test_producers_are_named_whose_transactions_end_at_a_cut_off() -> None:
+    assert describe_fenced([]) == ""
+    text = describe_fenced([f"id-{number}" for number in range(7)] + ["a\x1b"])
+    assert "id-0, id-1" in text and "id-6" not in text and "\x1b" not in text
+    assert "also if the drill is aborted" in text
+    assert "which ones is not known" in describe_fenced(None)
 
 
 @pytest.mark.parametrize(
