@@ -156,6 +156,7 @@ def _describe_error(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K
     return Refused(
         f"topic {safe_text(spec.name)} for {HOLDS[role]} cannot be described on the target "
         f"cluster: {safe_text(error.str())}",
+        unchanged="Nothing was changed.",
         hint="Grant the target principal Describe, Read and Write on it.",
     )
 
@@ -164,6 +165,7 @@ def _unread(role: ControlTopic, spec: TopicSpec, error: K2kError) -> K2kError:
     return Refused(
         f"the settings of topic {safe_text(spec.name)} for {HOLDS[role]} cannot be checked: "
         f"{error.message}",
+        unchanged="Nothing was changed.",
         hint="Grant the target principal DescribeConfigs on it, or, if its cleanup.policy is "
         "known to be correct, set features.validateControlTopicSettings: disabled.",
     )

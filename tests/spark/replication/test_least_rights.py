@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka.admin import (
     AclOperation,
     ConfigResource,
+    ResourcePatternType,
     ResourceType,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -72,7 +74,7 @@ def lacking(operation: AclOperation, what: str) -> str:
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     """Source and target, whose users have no rights but those that a test grants."""
     directory = tmp_path_factory.mktemp("rights")
-    named = [USER, "reader", "partial", "forth", "back", KEEPS, LOSES]
+    named = [USER, "reader", "viewer", "partial", "forth", "back", KEEPS, LOSES]
     users = [*named, *(lacking(*right) for right in LACKING)]
 
     def started(name: str) -> SecureNode:
@@ -194,6 +196,70 @@ def run_verbs(pipe: Pipeline, lag: int) -> None:
     assert sum(row["lag_records"] for row in rows) == lag, status
     behind = [row["lag_s"] for row in rows if row["lag_records"]]
     assert len(behind) == lag and all(0 <= seconds < 3600 for seconds in behind), status
+
+
+def test_who_only_looks_changes_nothing(sites: Sites, tmp_path: Path) -> None:
+    """With the rights to watch of the page, on both clusters, every command that reads works."""
+    source, target = sites
+    topic, group = filled(source), unique_name("application")
+    pipe = pipeline(sites, tmp_path, [topic], (KEEPS, KEEPS))
+    source.allow_all(KEEPS)
+    target.allow_all(KEEPS)
+    commit_offsets(source.node, group, {(topic, 0): 10, (topic, 1): 7})
+    pipe.catch_up()
+    viewed = replace(pipe, directory=tmp_path / "viewer", settings={
+        **pipe.settings,
+        "source.kafka.common": source.java("viewer"),
+        "target.kafka.common": target.java("viewer"),
+    })  # fmt: skip
+    viewed.directory.mkdir()
+    grant_to_watch(source, target, topic)
+    file, before = viewed.write(), (state_of(source), state_of(target))
+    for command in (
+        ("status",),
+        ("watch", "--once"),
+        ("groups", "--members"),
+        ("plan", "-o", tmp_path / "plan.json"),
+        ("verify", "--translated"),
+        ("journal",),
+        ("offsets", "show"),
+        ("explain",),
+        ("records", f"{topic}:0@5"),
+        ("translate", f"{topic}:0:5"),
+        ("compare",),
+        ("parity", "plan"),
+        ("drill", "list"),
+        ("jobs", "list"),
+    ):
+        said = k2ktui(*command, "-f", file, "--json")
+        assert said.code == 0 and said.json, (command, said)
+        if command == ("compare",):
+            assert "not written to the state topic" in said.err
+    # Some of its checks ask for a drill's rights.
+    checked = k2ktui("drill", "check", "-f", file, "--json")
+    assert checked.code == 1 and len(checked.json["checks"]) > 20, checked
+    # What changes something keeps a record of it, and refuses without the right to.
+    for change in (
+        ("apply", tmp_path / "plan.json", "--yes"),
+        ("sync", "-f", file, "--once"),
+        ("hold", topic, "-f", file, "--yes"),
+        ("drill", "rehearse", "-f", file),
+    ):
+        refused = k2ktui(*change)
+        assert refused.code == 5 and "Grant the target principal" in refused.err, refused
+        assert "Nothing was changed." in refused.err, refused
+    assert (state_of(source), state_of(target)) == before
+
+
+def grant_to_watch(source: SecureNode, target: SecureNode, topic: str) -> None:
+    """Grant what the page's table names in its first row."""
+    look = [AclOperation.DESCRIBE, AclOperation.READ]
+    source.allow("viewer", look, topic)
+    target.allow("viewer", look[1:], topic)
+    prefix = ResourcePatternType.PREFIXED
+    target.allow("viewer", look[1:], "__k2k_", pattern=prefix)
+    for site in (source, target):
+        site.allow("viewer", look[:1], "*", ResourceType.GROUP)
 
 
 def test_topics_that_may_not_be_read_written_or_created(sites: Sites, tmp_path: Path) -> None:
