@@ -67,9 +67,12 @@ class Demo:
         """Kill -9 the source's broker."""
         config = str(self.data / "source" / "server.properties")
         lines = command_lines(self.mark)
-        (broker,) = [process for process, line in lines.items() if line.endswith(f" {config}")]
-        broker.kill()
-        psutil.wait_procs([broker], timeout=10)
+        # A process that it starts has the same arguments for a moment.
+        broker = [process for process, line in lines.items() if line.endswith(f" {config}")]
+        assert broker
+        for process in broker:
+            process.kill()
+        psutil.wait_procs(broker, timeout=10)
 
     def kill(self) -> None:
         """Kill -9 it: its data stays, and nothing else."""
