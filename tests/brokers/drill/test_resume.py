@@ -176,7 +176,7 @@ def test_a_second_operator_watches_and_acts_only_after_taking_over(
             "the other operator sees what it waits for, and who it is",
         )
         (drill,) = pair.drills()
-        assert any("written to the source while it" in event.text for event in drill.events)
+        assert any("still written to the source: " in event.text for event in drill.events)
         shown = k2ktui("drill", "show", drill.id, "-f", pair.file).stdout
         assert "  3 fence-producers   running" in shown and "acts on it, last seen" in shown
         refused = k2ktui("drill", "resume", drill.id, "-f", pair.file, code=5)
