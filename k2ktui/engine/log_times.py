@@ -2,8 +2,8 @@
 
 Recent ones follow from the log ends of earlier readings, between which time is interpolated. A
 record before those is read once for its own timestamp, which is kept while a group stays there.
-Between two records that were read, time is interpolated too, if both were written at about the same
-time: groups that all move on through an old backlog are followed with few records.
+If more groups move on through an old backlog than records can be read for, time is interpolated
+between two records that were read, too, if both were written at about the same time.
 """
 
 from __future__ import annotations
@@ -129,8 +129,7 @@ class ReadRecords:
         """Add when the first record at or after an offset was written, in epoch seconds."""
         number = bisect_left(self._offsets, offset)
         if number < len(self._offsets) and self._offsets[number] == offset:
-            self._written[number] = written
-            return
+            del self._offsets[number], self._written[number]
         late = self._written[number - 1] - written if number else 0.0
         early = written - self._written[number] if number < len(self._offsets) else 0.0
         if not _is_close(max(late, early), now - written):
@@ -233,11 +232,14 @@ class _Log:
     records: ReadRecords = field(default_factory=ReadRecords)
     commits: dict[int, _Commit] = field(default_factory=dict)
 
-    def estimate(self, now: float) -> None:
-        """Estimate what was not read; by records first, whose times are their own."""
+    def estimate(self, now: float, *, between: bool) -> None:
+        """Estimate what was not read; with ``between``, by the records around it first.
+
+        These have times of their own, but a log may have others between them that are out of order.
+        """
         for offset, commit in self.commits.items():
             if commit.record is None:
-                by_records = self.records.written_at(offset, now)
+                by_records = self.records.written_at(offset, now) if between else None
                 by_ends = self.ends.written_at(offset, now) if by_records is None else None
                 commit.estimate = by_ends if by_records is None else by_records
 
@@ -252,6 +254,8 @@ class CommitTimes:
         self._at = 0.0
         self._attempts: Counter[Where] = Counter()
         self._turn = 0
+        # Whether the unknown positions are too many for each to have its own record read.
+        self._are_many = False
 
     def observe(
         self,
@@ -274,7 +278,11 @@ class CommitTimes:
         known: list[Where] = []
         for where, log in self._logs.items():
             self._update(log, offsets[where], bounds[where])
-            log.estimate(at)
+            log.estimate(at, between=False)
+        commits = [commit for log in self._logs.values() for commit in log.commits.values()]
+        self._are_many = sum(commit.written is None for commit in commits) > MOST_READ
+        for where, log in self._logs.items():
+            log.estimate(at, between=self._are_many)
             for offset, commit in log.commits.items():
                 if commit.written is None:
                     unknown.setdefault(where, []).append(offset)
@@ -341,7 +349,7 @@ class CommitTimes:
                 commit.record = commit.estimate if is_estimated else written
                 commit.stable = self._bounds[topic, number].stable
         for where in {(topic, number) for topic, number, _ in records} & self._logs.keys():
-            self._logs[where].estimate(self._at)
+            self._logs[where].estimate(self._at, between=self._are_many)
 
     def times(self) -> WrittenTimes:
         """Return when the records at the observed offsets were written, as far as known."""
