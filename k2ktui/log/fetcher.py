@@ -295,13 +295,14 @@ class _Reading:
             return True
         self._trouble.pop(at, None)
         stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
+        end = part.high_watermark if self._isolation == READ_UNCOMMITTED else stable
         request.set_bounds(part.log_start_offset, stable, part.high_watermark)
         seen = self._batches(at, offset, part)
         if at not in self._left:
             return True
         request.advance(seen)
         # The first partition of a request gets at least one batch, if there is one (KIP-74).
-        if seen >= stable or (seen == offset and first):
+        if seen >= end or (seen == offset and first):
             request.finish()
         if request.next_offset() is None:
             del self._left[at]
