@@ -39,6 +39,11 @@ ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 # How the note on files with several names begins.
 SEVERAL_NAMES = "-f gives several names:"
 
+_NOT_OURS = (
+    "expected k2ktui for this command: another program copies these topics; groups, plan, apply, "
+    "undo, verify, translate, sync, status, watch and the console work with them"
+)
+
 # These tables hold mutually exclusive alternatives: merging two layers must not combine them.
 _WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
 
@@ -105,6 +110,8 @@ def load(
     if client_check is not None:
         _check_clients(tree, client_check, notes, problems)
     if config is not None:
+        if need_replication and config.copier != "k2ktui":
+            problems.append(tree.problem(("copier",), _NOT_OURS))
         notes += map(str, noted_keys(tree, config))
         problems += refused_keys(tree, config)
     if config is None or problems:

@@ -898,6 +898,14 @@ class PipelineConfig(Section):
     target: ClusterConfig
     topic_creation: TopicCreation = TopicCreation()
     replication: Replication = Replication()
+    copier: Literal["k2ktui", "equalOffsets"] = Field(
+        default="k2ktui",
+        description=(
+            "Which program copies the records: `equalOffsets` for another one that keeps their "
+            "offsets, such as Cluster Linking; then groups are read and moved, and nothing is "
+            "copied"
+        ),
+    )
     groups: GroupSettings = GroupSettings()
     offset_mapping: OffsetMapping = OffsetMapping()
     parity: Parity = Parity()
@@ -945,6 +953,28 @@ class PipelineConfig(Section):
         if source is not None and target.name and target.name == source.name:
             raise ValueError("a name that differs from the source's")
         return target
+
+    @field_validator("copier")
+    @classmethod
+    def _copies_can_be_equal(cls, copier: str, info: ValidationInfo) -> str:
+        replication, features = info.data.get("replication"), info.data.get("features")
+        if copier == "k2ktui" or replication is None or features is None:
+            return copier
+        if not replication.source.topic:
+            raise ValueError("replication.source.topic beside it: the topics that are copied")
+        changes = {
+            "replication.transform": bool(replication.transform),
+            "replication.headers": bool(replication.headers),
+            "replication.sink.partition": not replication.sink.keeps_partitions,
+            "several topics into one": replication.sink.mapping.kind not in ("source", "affix"),
+            "features.headerReplication: disabled": not features.header_replication,
+            "features.schemaMapping": features.schema_mapping,
+            "features.bidirectionalReplication": features.bidirectional_replication,
+        }
+        for key, is_set in changes.items():
+            if is_set:
+                raise ValueError(f"k2ktui with {key}: equal copies are of the same records")
+        return copier
 
     @field_validator("mm2")
     @classmethod

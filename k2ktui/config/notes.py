@@ -47,6 +47,20 @@ OF_SCHEMAS: tuple[Path, ...] = (
 )
 # Keys that have no effect on schemas of transforms.
 _ONLY_MAPPING = ("supportedTypes", "topics", "onUnknownSchema", "deadLetter")
+# Sections that tell how k2ktui copies, or moves a pipeline of its own.
+_OF_COPYING: tuple[Path, ...] = (
+    *((key,) for key in ("configuration", "offsetMapping", "tracing", "spark", "start", "mm2")),
+    *((key,) for key in ("onSourceDataLoss", "drill", "parity")),
+    ("coordination", "commit"),
+    ("coordination", "assignment"),
+    ("coordination", "mode"),
+    ("topicCreation", "replication"),
+    ("features", "exactlyOnce"),
+    ("features", "offsetMapping"),
+    ("features", "keepRecordCreationTimestamp"),
+    ("features", "tracingHeaders"),
+)
+_OTHER_COPIER = "another program copies (copier), and no drill moves what it copies"
 _TYPES: Path = ("schemaMapping", "supportedTypes")
 _YANG = "YANG applies only where both registries know this type; Apicurio and Confluent's do not"
 _PARALLELISM = (
@@ -115,6 +129,8 @@ def _unused_keys(tree: Node, config: PipelineConfig) -> _Texts:
                 yield path, _NO_SCHEMAS
     if config.spark.slots is not None:
         yield from ((path, "spark.slots is set") for path in _PARALLELISM)
+    if config.copier != "k2ktui":
+        yield from ((path, _OTHER_COPIER) for path in _OF_COPYING)
     if not config.replicates:
         reason = "nothing is copied, and sync has no metrics of its producer"
         yield ("metrics", "prefix", "targetProducer"), reason

@@ -39,6 +39,8 @@ def judge_flow(view: View, now: float) -> SeverityLabel:
         return SeverityLabel(Severity.UNKNOWN, "not known")
     if view.pair.mirror:
         return judge_mirror_flow(view, now)
+    if view.pair.equal_offsets:
+        return SeverityLabel(Severity.INFO, "other program")
     at = state_time(view, now)
     run = current_run((), view.runners, view.pair.pipeline, at, RunKind.COPY)
     return SeverityLabel(Severity.INFO, "no run") if run is None else judge_run(run)

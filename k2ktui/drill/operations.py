@@ -41,7 +41,7 @@ from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.signing import end_drill, prepare_signing, require_signing
 from k2ktui.drill.store import DrillStore
-from k2ktui.drill.topics import DrillTopics, read_topics
+from k2ktui.drill.topics import DrillTopics, read_topics, require_drillable
 from k2ktui.engine.access import require
 from k2ktui.engine.drill.changes import describe_undo
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -140,6 +140,7 @@ def begun_drill(
         site: the site drill that it belongs to.
     """
     require(actor.may, "a drill")
+    require_drillable(actor.flow)
     flow, files, config = actor.flow, actor.files, actor.flow.config
     options = require_redirect(config, kind, options)
     signing = require_signing(actor, kind)

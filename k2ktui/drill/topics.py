@@ -51,6 +51,22 @@ class DrillTopics:
         return () if self.choice is None else self.choice.topics
 
 
+def require_drillable(flow: Flow) -> None:
+    """Refuse a drill of what another program copies with equal offsets.
+
+    Raises:
+        Refused: whether that program has stopped cannot be proven, nor its topics be opened.
+    """
+    if flow.has_equal_offsets:
+        raise Refused(
+            "no drill is possible where another program copies (copier: equalOffsets): k2ktui "
+            "can neither stop it nor open its topics",
+            unchanged="Nothing was done.",
+            hint="Stop that program or promote its topics, then move the groups: k2ktui plan, "
+            "apply and verify.",
+        )
+
+
 def read_topics(flow: Flow, kind: DrillKind, options: DrillOptions) -> DrillTopics:
     """Choose the topics of a new drill, and find out which groups read others, too.
 

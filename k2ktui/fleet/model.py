@@ -91,6 +91,8 @@ class FleetRow:
             return SeverityLabel(Severity.UNKNOWN, "unknown")
         if self.copying:
             return SeverityLabel(Severity.OK, counted(self.copying, "run"))
+        if self.pair.equal_offsets:
+            return SeverityLabel(Severity.INFO, "other program")
         if self.pair_state.fenced_by:
             return SeverityLabel(Severity.INFO, "fenced")
         if self.standbys:

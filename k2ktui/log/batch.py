@@ -79,13 +79,18 @@ class Batch(NamedTuple):
         """Epoch of its producer; -1 if it has none."""
         return -1 if self.magic < 2 else int(HEADER.unpack_from(self.view)[10])
 
+    @property
+    def checksum(self) -> int:
+        """Its checksum as written: CRC-32C, or CRC-32 for magic 0 and 1."""
+        at = _LEGACY_CRC_AT if self.magic < 2 else _CRC_AT
+        (written,) = struct.unpack_from(">I", self.view, at)
+        return int(written)
+
     def crc_ok(self) -> bool:
-        """Whether its checksum is correct: CRC-32C, or CRC-32 for magic 0 and 1."""
+        """Whether its checksum is correct."""
         if self.magic < 2:
-            (expected,) = struct.unpack_from(">I", self.view, _LEGACY_CRC_AT)
-            return bool(zlib.crc32(self.view[_MAGIC_AT:]) == expected)
-        (expected,) = struct.unpack_from(">I", self.view, _CRC_AT)
-        return bool(crc32c(self.view[_ATTRIBUTES_AT:]) == expected)
+            return bool(zlib.crc32(self.view[_MAGIC_AT:]) == self.checksum)
+        return bool(crc32c(self.view[_ATTRIBUTES_AT:]) == self.checksum)
 
 
 def writable(records: bytes | bytearray | memoryview) -> memoryview:

@@ -178,6 +178,8 @@ def _jobs(view: View, now: float) -> str:
     firsts = {kind: next((r for r in view.runners if r.kind is kind), None) for kind in RunKind}
     copying, syncing = firsts[RunKind.COPY], firsts[RunKind.SYNC]
     parts = ["job none has run yet"]
+    if view.pair.equal_offsets:
+        parts = ["job none: another program copies"]
     if copying is not None:
         others = describe_others_of(view, now, RunKind.COPY)
         slots = counted(copying.slots, "slot") + (f", {others}" if others else "")

@@ -14,7 +14,7 @@ from k2ktui.fleet.connections import Connections, SharedCluster
 from k2ktui.fleet.files import PipelineFile
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.ownership.pipeline import read_recorded_pair
-from k2ktui.sync.flow import Flow
+from k2ktui.sync.flow import ANOTHER_COPIES, Flow
 from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.text import safe_message
 from k2ktui.watch.model import cluster_names
@@ -82,6 +82,8 @@ def _read(file: PipelineFile, connections: Connections) -> SiteFile:
         why = " ".join(file.error.message.split()) if file.error is not None else ""
         return SiteFile(path, file.name, why=f"it is not valid: {why}")
     flow, config = file.flow, file.flow.config
+    if flow.has_equal_offsets:
+        return SiteFile(path, config.name, why=f"no drill moves it: {ANOTHER_COPIES}")
     source_at, target_at = (
         connections.find(config.source, "source"),
         connections.find(config.target, "target"),

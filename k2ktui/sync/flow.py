@@ -19,6 +19,8 @@ from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.mapping.source import CopierState, MappingSource
 
+EQUAL_OFFSETS = "equalOffsets"
+
 
 class GroupAuditor(Protocol):
     """Compares the offsets that another program translates with the correct ones."""
@@ -67,12 +69,14 @@ class FlowKind(Enum):
         SOME_TOPICS: some topics of a pipeline, as a drill over them sees it.
         ALL_PIPELINES: what pipelines of any name copy, as the mapping application sees it.
         MIRRORMAKER: MirrorMaker 2.
+        EQUAL_OFFSETS: another program, whose copies have the offsets of their records.
     """
 
     PIPELINE = auto()
     SOME_TOPICS = auto()
     ALL_PIPELINES = auto()
     MIRRORMAKER = auto()
+    EQUAL_OFFSETS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,11 @@ class Flow:
         return self.config if own else None
 
     @property
+    def has_equal_offsets(self) -> bool:
+        """Whether another program copies, with equal offsets."""
+        return self.kind is FlowKind.EQUAL_OFFSETS
+
+    @property
     def is_mirror(self) -> bool:
         """Whether MirrorMaker 2 copies."""
         return self.kind is FlowKind.MIRRORMAKER
@@ -108,6 +117,8 @@ class Flow:
 
         Of a pipeline, as far as the file decides it.
         """
+        if self.has_equal_offsets:
+            return EQUAL_OFFSETS
         # Imported late, here and below, so that the first screen does not wait for it.
         from k2ktui.replication.topics.routing import choose_path
 
@@ -115,9 +126,12 @@ class Flow:
 
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         """Return the source of positions and mappings; reads nothing yet."""
+        from k2ktui.sync.mapping.equal_offsets import EqualOffsets
         from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
         from k2ktui.sync.mapping.pipelines_of_pair import PipelinesOfPair
 
+        if self.has_equal_offsets:
+            return EqualOffsets(self.config, source, target)
         if self.kind is FlowKind.MIRRORMAKER:
             raise AssertionError("MirrorFlow opens the mappings of MirrorMaker 2")
         if self.kind is FlowKind.SOME_TOPICS:
@@ -146,8 +160,10 @@ class Flow:
 
 
 def flow_of(config: PipelineConfig) -> Flow:
-    """Return the flow that a pipeline file describes: a pipeline, or the mapping application."""
+    """Return the flow of a pipeline file: a pipeline, the mapping application, or other copies."""
     kind = FlowKind.PIPELINE if config.replicates else FlowKind.ALL_PIPELINES
+    if config.copier == EQUAL_OFFSETS:
+        kind = FlowKind.EQUAL_OFFSETS
     return Flow(config, kind=kind)
 
 
@@ -164,7 +180,18 @@ def only_topics(flow: Flow, topics: Collection[str]) -> Flow:
     return Flow(flow.config.only(topics), kind=FlowKind.SOME_TOPICS)
 
 
+ANOTHER_COPIES = (
+    "Another program copies these topics (copier: equalOffsets); it is started and stopped outside "
+    "k2ktui."
+)
 NOTHING_TO_COPY = (
     "This file has no replication section: it translates groups with the mappings of other "
     "pipelines, and copies nothing."
 )
+
+
+def why_nothing_to_start(flow: Flow) -> str:
+    """Return why k2ktui copies nothing of a file that is no MirrorMaker 2's; "" if it does."""
+    if flow.has_equal_offsets:
+        return ANOTHER_COPIES
+    return NOTHING_TO_COPY if flow.pipeline is None else ""

@@ -204,7 +204,7 @@ class PipelinePair:
 
     ``mirror``: it is a flow of MirrorMaker 2, which does the copying. ``source`` and ``target`` are
     the configured names of its clusters; empty without one. ``bidirectional``: another pipeline
-    copies the other way.
+    copies the other way. ``equal_offsets``: another program does the copying, with equal offsets.
     """
 
     pipeline: str
@@ -214,6 +214,7 @@ class PipelinePair:
     source: str = ""
     target: str = ""
     bidirectional: bool = False
+    equal_offsets: bool = False
 
 
 def cluster_names(pair: PipelinePair, source: str, target: str) -> tuple[str, str]:

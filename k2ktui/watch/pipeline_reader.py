@@ -132,7 +132,12 @@ def describe_pair(flow: Flow) -> PipelinePair:
         source, _, target = config.name.partition("->")
         names = source, target
     both = bool(config.bidirectional_mode)
-    return PipelinePair(config.name, config.environment, config.read_only, mirror, *names, both)
+    return PipelinePair(
+        *(config.name, config.environment, config.read_only, mirror),
+        *names,
+        both,
+        flow.has_equal_offsets,
+    )
 
 
 def make_assembler(flow: Flow) -> Assembler:

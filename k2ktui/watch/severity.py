@@ -148,6 +148,8 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
     copying = [runner for runner in view.runners if runner.kind is RunKind.COPY]
     syncing = [runner for runner in view.runners if runner.kind is RunKind.SYNC]
     of_copies, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
+    if view.pair.equal_offsets:
+        return of_sync
     if view.pair_state.fenced_by or view.is_left:  # nothing is to be copied
         return [*(of_copies if any(runner.last_error for runner in copying) else []), *of_sync]
     # The mapping application copies nothing: its run is the one that counts.

@@ -175,9 +175,11 @@ def check(
     from k2ktui.drill.checks.catalog import ids_asked
     from k2ktui.drill.checks.context import CheckContext, DrillFacts
     from k2ktui.drill.checks.suite import run_checks
+    from k2ktui.drill.topics import require_drillable
     from k2ktui.replication.preflight.clusters import SIDES
 
     flow = load_flow(files)
+    require_drillable(flow)
     back = load_pipeline_flow((reverse,)).config if reverse else None
     ids = read_only(only) if only is not None else ids_asked(DrillKind(kind))
     results = []

@@ -140,8 +140,9 @@ class PipelineDrills:
     def dry_run(self, kind: DrillKind, options: DrillOptions) -> int:
         """Print what a drill would do."""
         from k2ktui.drill.operations import require_redirect
-        from k2ktui.drill.topics import read_topics
+        from k2ktui.drill.topics import read_topics, require_drillable
 
+        require_drillable(self.flow)
         options = require_redirect(self.flow.config, kind, options)
         hooks = self.flow.config.drill.list_hooks(kind, options.topics or options.groups)
         topics = read_topics(self.flow, kind, options) if options.topics else None

@@ -14,7 +14,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.present import formatting
-from k2ktui.sync.flow import NOTHING_TO_COPY
+from k2ktui.sync.flow import why_nothing_to_start
 
 JOBS_HELP = """
 Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
@@ -50,7 +50,7 @@ def nothing_to_start(session: Session) -> str:
     flow = session.flow
     if session.pair.mirror:
         return f"{MIRROR_COPIES}. {_TAKE_OVER}"
-    return NOTHING_TO_COPY if flow is not None and flow.pipeline is None else ""
+    return "" if flow is None else why_nothing_to_start(flow)
 
 
 def read_config(job: Job) -> PipelineConfig:

@@ -52,6 +52,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.runs import are_sharing, clock, describe_others, judge_run
+from k2ktui.sync.flow import ANOTHER_COPIES
 from k2ktui.watch.model import PartName, View
 
 _LOOK_S = 2.0
@@ -148,6 +149,8 @@ class JobsScreen(ListScreen):
         empty = NO_RUN
         if self.session.pair.mirror:
             empty = f"{MIRROR_COPIES}."
+        elif self.session.pair.equal_offsets:
+            empty = ANOTHER_COPIES
         grid.empty = empty if known and heard else formatting.NOT_YET
         stale = view is not None and view.stale(PartName.STATE)
         old = HEARTBEAT_COLUMNS if stale else frozenset()
@@ -227,6 +230,8 @@ class JobsScreen(ListScreen):
             return (Cell(name + self._busy, Tone.INFO),)
         if not own and self.session.pair.mirror:
             return (Cell(name + MIRROR_COPIES, Tone.MUTED), more)
+        if not own and self.session.pair.equal_offsets:
+            return (Cell(name + "another program copies", Tone.MUTED), more)
         if not own and syncs and nothing_to_start(self.session):
             return (Cell(f"{name}sync {place(syncs[0])}"),)
         if not own:

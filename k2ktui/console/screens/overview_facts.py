@@ -85,8 +85,9 @@ class OverviewFigures:
             width: cells of a line: as many groups are named as have room.
         """
         view = self._view
-        # In a MirrorMaker 2 flow, the first notes describe its state and are not warnings.
-        tone = Tone.PLAIN if view.pair.mirror else Tone.WARN
+        # Where another program copies, the first notes describe its state and are not warnings.
+        others = view.pair.mirror or view.pair.equal_offsets
+        tone = Tone.PLAIN if others else Tone.WARN
         lines = {
             "Compared": self._comparison(),
             "Positions": self._positions(),
@@ -208,6 +209,8 @@ class OverviewFigures:
     def _job(self, run: RunRow | None) -> list[Cell]:
         if run is not None:
             return self._run(run)
+        if self._view.pair.equal_offsets:
+            return [Cell("another program copies; k2ktui runs no job of it", Tone.MUTED)]
         text = "no run yet" if self._read(PartName.STATE) else formatting.NOT_YET
         return [Cell(text, Tone.MUTED)]
 

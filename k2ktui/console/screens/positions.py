@@ -27,7 +27,7 @@ from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import rank
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns, stale_partition_columns
-from k2ktui.sync.flow import NOTHING_TO_COPY
+from k2ktui.sync.flow import why_nothing_to_start
 from k2ktui.sync.positions.position_planner import PositionPlanner
 from k2ktui.sync.positions.recovery import plan_to_recover
 from k2ktui.text import counted, safe_text
@@ -161,7 +161,7 @@ class PositionsScreen(ListScreen):
         if flow is None:
             why = "this is a recording"
         elif flow.pipeline is None and not flow.is_mirror:
-            why = NOTHING_TO_COPY
+            why = why_nothing_to_start(flow)
         elif flow.pipeline is None:
             why = f"{_MIRROR} k2ktui mm2 offsets shows, sets and clears them."
         if why:

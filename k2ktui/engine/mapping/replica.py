@@ -35,6 +35,7 @@ class Replica:
             re-created topic; empty if they do.
         anchors: anchors in place of a complete mapping, where another program copies; the ranges
             then hold single records, and nothing is known about the records between them.
+        only_proven: whether only anchors that were compared count, and nothing between them.
         left_out_end: source offset after the last record that came from the target; 0 if the
             mapping names none.
         inserted: single target offsets that others took in the middle of a transaction of the copy,
@@ -55,6 +56,7 @@ class Replica:
     held_from: int = 0
     unusable_reason: str = ""
     anchors: OffsetAnchors | None = None
+    only_proven: bool = False
     left_out_end: int = 0
     inserted: Mapping[TargetPartition, Collection[int]] = field(default_factory=dict)
     source_end: int | None = None

@@ -385,6 +385,8 @@ def lost_reason(offset: int, end: int) -> str:
 def _translate_in_log(case: _Case) -> _Partial:
     """Translate a commit of the copied log, as far as the mapping and the position tell."""
     replica, log = case.replica, case.log
+    if replica.anchors is not None and replica.only_proven:
+        return _translate_proven(replica.anchors, case.committed, log)
     if replica.anchors is not None:
         return _translate_by_anchors(replica.anchors, case.position, case.committed, log)
     part = _translate_by_mapping(case)
@@ -490,6 +492,18 @@ def _translate_by_anchors(
         return _Partial(offset, Basis.AHEAD, ahead, 0, _ahead_reason(ahead))
     reason = f"the last record with a known target offset is {again} offsets before"
     return _Partial(offset, Basis.BOUNDED, again, 0, reason)
+
+
+def _translate_proven(anchors: OffsetAnchors, committed: int, log: TargetLog | None) -> _Partial:
+    """Translate an offset that was compared; nothing is known of others."""
+    low = anchors.at_or_before(committed)
+    if log is None:
+        return _unmapped("the target partition is unavailable")
+    if low is None or not anchors.is_compared(committed):
+        return _unmapped("it is not proven to have an equal offset on the target")
+    if low.target < log.start:
+        return _unmapped("the target has deleted its record")
+    return _Partial(low.target, Basis.EXACT, reason="records were compared on both clusters")
 
 
 def _find_hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:

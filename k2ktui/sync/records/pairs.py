@@ -212,7 +212,8 @@ def _pair(
     finally:
         snapshots.close()
     replica = copies.replicas.get(at)
-    spots = _find_spots(replica, at, offsets)
+    is_equal = flow.has_equal_offsets
+    spots = (_find_equal if is_equal else _find_spots)(replica, at, offsets)
     copied = _read_copies(target_cluster(flow.config), spots, until)
     with open_record_comparison(flow.config) as records:
         pairs = [
@@ -244,6 +245,17 @@ def _find_spots(
             if landed.source == offset and landed.target < landed.lost_from:
                 spots[offset] = (target, landed.target)
     return spots
+
+
+def _find_equal(
+    replica: Replica | None, at: SourcePartition, offsets: Sequence[int]
+) -> dict[int, _Spot]:
+    """Return where records are whose offsets were proven to be equal."""
+    if replica is None or replica.unusable_reason or replica.position is None:
+        return {}
+    anchors, copy = replica.anchors, (replica.position.target_topic, at.partition)
+    assert anchors is not None
+    return {offset: (copy, offset) for offset in offsets if anchors.is_compared(offset)}
 
 
 def _read_copies(cluster: Cluster, spots: Mapping[int, _Spot], until: float) -> dict[int, LogEntry]:
@@ -292,6 +304,8 @@ def _explain(flow: Flow, at: SourcePartition, replica: Replica | None, offset: i
         return replica.unusable_reason
     if offset >= replica.position.offset:
         return NOT_REPLICATED
+    if flow.has_equal_offsets:
+        return "not proven to have an equal offset on the target"
     if replica.anchors is not None:
         return "MirrorMaker 2 keeps no offset of this record"
     if offset < replica.position.start:

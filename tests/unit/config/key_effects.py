@@ -204,6 +204,7 @@ KEYS = (
     ("spark.config", "properties of Spark", "spark/replication/test_spark_cluster.py::test_a_copy_whose_executors_and_workers_are_lost"),
     ("spark.lap", "length of a job", "unit/replication/test_key_effects.py::test_laps_follow_the_file"),
     ("spark.slots", "number of slots", "unit/replication/test_key_effects.py::test_slots_have_a_commit_partition_each"),
+    ("copier", "groups of copies with equal offsets are moved, and nothing is copied", "brokers/sync/test_equal_offsets.py::test_groups_move_to_the_same_offsets_once_each_is_proven"),
     ("onSourceDataLoss", "a partition stops or continues", "proof/test_faults_source.py::test_topics_are_deleted_created_again_cut_or_refuse_a_record"),
     ("start.from", "where copying starts", "proof/test_start_positions.py::test_from_the_latest"),
     ("start.timestamp", "where copying starts", "proof/test_start_positions.py::test_from_a_time_in_the_middle_of_a_batch"),
