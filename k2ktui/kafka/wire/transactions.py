@@ -52,13 +52,14 @@ async def init_producer(
     """Bump the epoch of a transactional id, which aborts its open transaction.
 
     With a known producer id and epoch in ``current`` the bump is conditional (KIP-360): it is
-    refused if another client has bumped the epoch since. Otherwise it is unconditional.
+    refused if another client has bumped the epoch since, unless a transaction is open, as the
+    coordinator then compares the producer id only. Otherwise it is unconditional.
 
-    A retry after a lost response is safe: the coordinator answers a repeated conditional bump with
-    the first result, or refuses it if it no longer has that result; a repeated unconditional bump
-    only increments the epoch again. ``on_unknown`` is called whenever a request without a response
-    may have taken effect or may still do so. ``patience`` is the number of seconds to wait for the
-    end of the previous transaction, whose markers may wait for a partition.
+    A retry after a lost response is as safe: the coordinator answers a repeated conditional bump
+    with the first result, or refuses it if it no longer has that result; a repeated unconditional
+    bump only increments the epoch again. ``on_unknown`` is called whenever a request without a
+    response may have taken effect or may still do so. ``patience`` is the number of seconds to wait
+    for the end of the previous transaction, whose markers may wait for a partition.
 
     Raises:
         CoordinatorError: refused, or still failing after ``deadline`` seconds (with the last
